@@ -1,0 +1,236 @@
+import { accessSync, constants, statSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { dirname, join, resolve } from 'node:path';
+
+/** A bad variable: the message begins with its name and says what it may be. */
+export class ConfigError extends Error {}
+
+export interface Config {
+  host: string;
+  port: number;
+  baseUrl: string;
+  appDomain: string;
+  dataDir: string;
+  /** Null = the embedded PostgreSQL. */
+  databaseUrl: string | null;
+  databasePool: number;
+  sandboxDriver: 'auto' | 'bubblewrap';
+  /** Requests allowed in a window, per key. */
+  rateLimit: { quota: number; windowSeconds: number };
+  encryptionKeyFile: string;
+  /** The key-encryption key itself (32 bytes as 64 hex digits or base64), when it comes by variable. */
+  encryptionKey: string | null;
+  allowPrivateNetworks: string[];
+  defaultModel: string | null;
+  modelProvidersFile: string | null;
+  sandbox: {
+    memoryMb: number;
+    cpus: number;
+    pids: number;
+    diskMb: number;
+    idleSeconds: number;
+    /** Sandboxes that this node keeps at once, running turns or warm. */
+    max: number;
+  };
+  /** Agents of one organisation with accepted and unfinished work, beyond which a send is refused. */
+  maxActiveAgents: number;
+  maxConcurrentRuns: number;
+  runTimeoutSeconds: number;
+  runMaxAttempts: number;
+  leaseSeconds: number;
+  drainSeconds: number;
+  logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent';
+  paths: {
+    bootstrapKey: string;
+    repos: string;
+    /** Reachable for other uids, since sandboxes and, as root, PostgreSQL run under their own. */
+    postgres: string;
+    volumes: string;
+    runtime: string;
+    /** Sockets; short, since a Unix socket's path has at most 107 bytes. */
+    run: string;
+  };
+}
+
+interface Variable {
+  name: string;
+  fallback: string;
+  meaning: string;
+}
+
+/** Every variable with its default; `docs/configuration.md` is checked against this list. */
+export const variables: Variable[] = [];
+
+type Env = Record<string, string | undefined>;
+
+function declare(name: string, fallback: string, meaning: string): (env: Env) => string {
+  variables.push({ name, fallback, meaning });
+  return (env) => env[name]?.trim() ?? '';
+}
+
+const vars = {
+  host: declare('BERTH_HOST', '127.0.0.1', 'Address to listen on.'),
+  port: declare('BERTH_PORT', '8080', 'Port to listen on, 0 to 65535; 0 takes a free one.'),
+  baseUrl: declare('BERTH_BASE_URL', 'http://localhost:<port>', 'Address that clients use; an http or https URL without a path.'),
+  appDomain: declare('BERTH_APP_DOMAIN', 'localhost:<port>', 'Domain under which each agent has its address.'),
+  dataDir: declare('BERTH_DATA_DIR', './data', 'Directory of everything that is kept.'),
+  databaseUrl: declare('BERTH_DATABASE_URL', '(embedded)', 'postgres:// URL of a PostgreSQL 15 or newer; absent = an embedded one in the data directory.'),
+  databasePool: declare('BERTH_DATABASE_POOL', '8', 'Connections to the database, 2 to 100.'),
+  sandbox: declare('BERTH_SANDBOX', 'auto', 'Sandbox driver: auto or bubblewrap.'),
+  rateLimit: declare('BERTH_RATE_LIMIT', '600/60', 'Requests per seconds that a key may make, as <requests>/<seconds>.'),
+  encryptionKeyFile: declare('BERTH_ENCRYPTION_KEY_FILE', '<data dir>/encryption-key', 'File of the key-encryption key; made when absent.'),
+  encryptionKey: declare('BERTH_ENCRYPTION_KEY', '(file)', 'The key-encryption key itself: 64 hex digits. Wins over the file.'),
+  allowPrivateNetworks: declare('BERTH_ALLOW_PRIVATE_NETWORKS', '(none)', 'Comma-separated address ranges in CIDR form that the SSRF guard lets through.'),
+  defaultModel: declare('BERTH_DEFAULT_MODEL', '(first configured provider)', 'Model of agents that name none, as <provider>/<model_name>.'),
+  modelProviders: declare('BERTH_MODEL_PROVIDERS', '(none)', 'JSON file that names further model providers.'),
+  sandboxMemory: declare('BERTH_SANDBOX_MEMORY_MB', '1024', 'Memory of a sandbox in MiB, 64 to 1048576.'),
+  sandboxCpus: declare('BERTH_SANDBOX_CPUS', '1', 'Cores of a sandbox, 0.1 to 256.'),
+  sandboxPids: declare('BERTH_SANDBOX_PIDS', '256', 'Processes and threads in a sandbox, 32 to 32768.'),
+  sandboxDisk: declare('BERTH_SANDBOX_DISK_MB', '2048', 'Disk of an agent (workspace and home) in MiB, 16 to 1048576.'),
+  sandboxIdle: declare('BERTH_SANDBOX_IDLE_SECONDS', '300', 'Seconds without a turn after which a sandbox is stopped, 1 to 86400.'),
+  sandboxMax: declare('BERTH_MAX_SANDBOXES', '64', 'Sandboxes kept at once on this node, 1 to 10000.'),
+  maxActiveAgents: declare('BERTH_MAX_ACTIVE_AGENTS', '1000', 'Agents of an organisation with unfinished runs, beyond which a send gets too_many_sandboxes, 1 to 100000.'),
+  maxConcurrentRuns: declare('BERTH_MAX_CONCURRENT_RUNS', '1000', 'Turns that this node runs at once, 1 to 100000.'),
+  runTimeout: declare('BERTH_RUN_TIMEOUT_SECONDS', '3600', 'Seconds that a turn may take, 1 to 86400.'),
+  runAttempts: declare('BERTH_RUN_MAX_ATTEMPTS', '3', 'Times that a turn is begun when its process was lost, 1 to 10.'),
+  lease: declare('BERTH_LEASE_SECONDS', '10', 'Seconds after which another node takes over the turns of a dead one, 2 to 300.'),
+  drain: declare('BERTH_DRAIN_SECONDS', '30', 'Seconds that running turns get to end on SIGTERM, 0 to 3600.'),
+  logLevel: declare('BERTH_LOG_LEVEL', 'info', 'debug, info, warn, error or silent.'),
+};
+
+function number(name: string, text: string, fallback: number, min: number, max: number, whole = true): number {
+  if (text === '') return fallback;
+  const value = Number(text);
+  if (!Number.isFinite(value) || (whole && !Number.isInteger(value)) || value < min || value > max) {
+    throw new ConfigError(`${name} must be a ${whole ? 'whole ' : ''}number from ${min} to ${max}; it is "${text}".`);
+  }
+  return value;
+}
+
+function oneOf<T extends string>(name: string, text: string, fallback: T, allowed: readonly T[]): T {
+  if (text === '') return fallback;
+  const found = allowed.find((value) => value === text);
+  if (!found) throw new ConfigError(`${name} must be one of ${allowed.join(', ')}; it is "${text}".`);
+  return found;
+}
+
+/** Whether every folder above can be entered by any uid; matters only when the service is root. */
+function reachable(path: string): boolean {
+  for (let at = path; ; at = dirname(at)) {
+    try {
+      if ((statSync(at).mode & 0o001) === 0 && at !== path) return false;
+    } catch {
+      // What does not exist yet is made by us, enterable.
+    }
+    if (dirname(at) === at) return true;
+  }
+}
+
+/**
+ * Reads the environment (API contract, section 1, "Start-up contract"). Throws ConfigError on the first bad value.
+ * `boundPort` replaces a port of 0 in the derived addresses.
+ */
+export function readConfig(env: Env): Config {
+  const port = number('BERTH_PORT', vars.port(env), 8080, 0, 65535);
+  const dataDir = resolve(vars.dataDir(env) || './data');
+  const isRoot = process.getuid?.() === 0;
+  const hash = createHash('sha256').update(dataDir).digest('hex').slice(0, 12);
+  // A root service whose data lies below a closed folder (such as /root) keeps what other uids must reach elsewhere.
+  const shared = !isRoot || reachable(dataDir) ? dataDir : join('/var/lib', `berth-${hash}`);
+
+  const baseUrl = readBaseUrl(vars.baseUrl(env) || `http://localhost:${port}`);
+  const appDomain = vars.appDomain(env) || `localhost:${port}`;
+  if (!/^[a-z0-9.-]+(:\d{1,5})?$/i.test(appDomain)) {
+    throw new ConfigError(`BERTH_APP_DOMAIN must be a host name with an optional port; it is "${appDomain}".`);
+  }
+  const databaseUrl = vars.databaseUrl(env);
+  if (databaseUrl !== '' && !/^postgres(ql)?:\/\//.test(databaseUrl)) {
+    throw new ConfigError('BERTH_DATABASE_URL must begin with postgres:// (its value is not shown, since it may hold a password).');
+  }
+  const encryptionKey = vars.encryptionKey(env);
+  if (encryptionKey !== '' && !/^[0-9a-f]{64}$/i.test(encryptionKey)) {
+    throw new ConfigError('BERTH_ENCRYPTION_KEY must be 64 hex digits (its value is not shown).');
+  }
+  const defaultModel = vars.defaultModel(env);
+  if (defaultModel !== '' && !/^[a-z0-9][a-z0-9_-]*\/\S+$/.test(defaultModel)) {
+    throw new ConfigError(`BERTH_DEFAULT_MODEL must be <provider>/<model_name>; it is "${defaultModel}".`);
+  }
+  return Object.freeze({
+    host: vars.host(env) || '127.0.0.1',
+    port,
+    baseUrl,
+    appDomain,
+    dataDir,
+    databaseUrl: databaseUrl || null,
+    databasePool: number('BERTH_DATABASE_POOL', vars.databasePool(env), 8, 2, 100),
+    sandboxDriver: oneOf('BERTH_SANDBOX', vars.sandbox(env), 'auto', ['auto', 'bubblewrap'] as const),
+    rateLimit: readRateLimit(vars.rateLimit(env) || '600/60'),
+    encryptionKeyFile: vars.encryptionKeyFile(env) || join(dataDir, 'encryption-key'),
+    encryptionKey: encryptionKey || null,
+    allowPrivateNetworks: readNetworks(vars.allowPrivateNetworks(env)),
+    defaultModel: defaultModel || null,
+    modelProvidersFile: readFileName('BERTH_MODEL_PROVIDERS', vars.modelProviders(env)),
+    sandbox: {
+      memoryMb: number('BERTH_SANDBOX_MEMORY_MB', vars.sandboxMemory(env), 1024, 64, 1_048_576),
+      cpus: number('BERTH_SANDBOX_CPUS', vars.sandboxCpus(env), 1, 0.1, 256, false),
+      pids: number('BERTH_SANDBOX_PIDS', vars.sandboxPids(env), 256, 32, 32_768),
+      diskMb: number('BERTH_SANDBOX_DISK_MB', vars.sandboxDisk(env), 2048, 16, 1_048_576),
+      idleSeconds: number('BERTH_SANDBOX_IDLE_SECONDS', vars.sandboxIdle(env), 300, 1, 86_400),
+      max: number('BERTH_MAX_SANDBOXES', vars.sandboxMax(env), 64, 1, 10_000),
+    },
+    maxActiveAgents: number('BERTH_MAX_ACTIVE_AGENTS', vars.maxActiveAgents(env), 1000, 1, 100_000),
+    maxConcurrentRuns: number('BERTH_MAX_CONCURRENT_RUNS', vars.maxConcurrentRuns(env), 1000, 1, 100_000),
+    runTimeoutSeconds: number('BERTH_RUN_TIMEOUT_SECONDS', vars.runTimeout(env), 3600, 1, 86_400),
+    runMaxAttempts: number('BERTH_RUN_MAX_ATTEMPTS', vars.runAttempts(env), 3, 1, 10),
+    leaseSeconds: number('BERTH_LEASE_SECONDS', vars.lease(env), 10, 2, 300),
+    drainSeconds: number('BERTH_DRAIN_SECONDS', vars.drain(env), 30, 0, 3600),
+    logLevel: oneOf('BERTH_LOG_LEVEL', vars.logLevel(env), 'info', ['debug', 'info', 'warn', 'error', 'silent'] as const),
+    paths: {
+      bootstrapKey: join(dataDir, 'bootstrap-key'),
+      repos: join(dataDir, 'repos'),
+      postgres: join(shared, 'postgres'),
+      volumes: join(shared, 'volumes'),
+      runtime: join(shared, 'runtime'),
+      // 107 bytes less "/<uuid>/<name>.sock".
+      run: Buffer.byteLength(join(shared, 'run')) <= 50 ? join(shared, 'run') : join('/tmp', `berth-${hash}`),
+    },
+  });
+}
+
+function readBaseUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (!url || !/^https?:$/.test(url.protocol) || url.pathname !== '/' || url.search || url.hash || url.username) {
+    throw new ConfigError(`BERTH_BASE_URL must be an http or https URL without a path; it is "${text}".`);
+  }
+  return url.origin;
+}
+
+function readRateLimit(text: string): { quota: number; windowSeconds: number } {
+  const match = /^(\d{1,9})\/(\d{1,5})$/.exec(text);
+  const quota = Number(match?.[1] ?? 0);
+  const windowSeconds = Number(match?.[2] ?? 0);
+  if (quota < 1 || windowSeconds < 1) {
+    throw new ConfigError(`BERTH_RATE_LIMIT must be <requests>/<seconds>, such as 600/60; it is "${text}".`);
+  }
+  return { quota, windowSeconds };
+}
+
+function readNetworks(text: string): string[] {
+  const ranges = text.split(',').map((range) => range.trim()).filter(Boolean);
+  for (const range of ranges) {
+    if (!/^([0-9.]+|[0-9a-f:.]+)\/\d{1,3}$/i.test(range)) {
+      throw new ConfigError(`BERTH_ALLOW_PRIVATE_NETWORKS must be address ranges such as 127.0.0.0/8,::1/128; "${range}" is none.`);
+    }
+  }
+  return ranges;
+}
+
+function readFileName(name: string, text: string): string | null {
+  if (text === '') return null;
+  try {
+    accessSync(text, constants.R_OK);
+  } catch {
+    throw new ConfigError(`${name} must name a readable file; "${text}" is none.`);
+  }
+  return resolve(text);
+}

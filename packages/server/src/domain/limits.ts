@@ -1,0 +1,22 @@
+/** The numbers of the API contract, section 4, and of what it leaves to us. Each has a test and a line in the docs. */
+export const limits = {
+  bodyBytes: 1024 * 1024,
+  nameChars: 100,
+  descriptionChars: 2_000,
+  contentChars: 200_000,
+  secretValueBytes: 64 * 1024,
+  secretsPerAgent: 100,
+  pageDefault: 50,
+  pageMax: 100,
+  idempotencyKeyChars: 255,
+  idempotencyHours: 24,
+  waitDefaultSeconds: 120,
+  waitMaxSeconds: 600,
+  queuedRunsPerConversation: 100,
+  sseHeartbeatMs: 15_000,
+  deltaRetentionHours: 24,
+} as const;
+
+export const secretKeyPattern = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
+/** `<provider>/<model_name>` (specification, Agent). */
+export const modelPattern = /^[a-z0-9][a-z0-9_-]{0,63}\/[^\s/][^\s]{0,199}$/;

@@ -1,0 +1,38 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Meter } from '../events.ts';
+
+/** For whom a model call is made: known from the socket that it came in by. */
+export interface ModelCaller {
+  orgId: string;
+  agentId: string;
+  sandboxId: string;
+  /** `<provider>/<model_name>` of the agent; side calls to other models are rewritten to it. */
+  model: string;
+  /** SHA-256 (base64url) of the token that the sandbox was started with. */
+  tokenHash: string;
+  /** Provider keys from the agent's own secrets, by the provider's usual variable name, e.g. ANTHROPIC_API_KEY. */
+  secretKeys: Record<string, string>;
+}
+
+export interface ModelUsage {
+  model: string;
+  /** `X-Berth-Session` of the request: the ACP session, when the harness says so. */
+  sessionId: string | null;
+  entries: { meter: Meter; quantity: number; unitPricePerMillionMicros: bigint | null; costMicros: bigint }[];
+  priceVersion: string;
+}
+
+export interface ModelGatewayHooks {
+  /** Called once per upstream call, when it ended or was aborted. */
+  onUsage(caller: ModelCaller, usage: ModelUsage): void;
+  /** Asked before each upstream call; a refusal is answered in the wire's own error shape with status 402. */
+  reserve(caller: ModelCaller, estimateMicros: bigint): Promise<{ ok: true; release: () => void } | { ok: false; message: string }>;
+}
+
+export interface ModelGateway {
+  /** Answers one request that came in by the socket of `caller`'s sandbox. Never throws. */
+  handle(caller: ModelCaller, request: IncomingMessage, response: ServerResponse): void;
+  /** What is configured: for `doctor`, start-up lines and the default model. */
+  providers(): { name: string; baseUrl: string | null; hasKey: boolean; keyVariable: string; defaultModel: string }[];
+  defaultModel(): string;
+}
