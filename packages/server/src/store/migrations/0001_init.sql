@@ -148,7 +148,8 @@ create table events (
   seq bigint not null,
   run_id uuid not null,
   type text not null,
-  data jsonb not null,
+  -- json and not jsonb: it keeps the text as it was written, and takes \u0000, which tool output may hold.
+  data json not null,
   at timestamptz not null default now(),
   primary key (conversation_id, seq)
 );

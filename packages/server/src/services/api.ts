@@ -1,0 +1,172 @@
+import type { ConversationEvent } from '../domain/events.ts';
+import type {
+  Agent, ApiKey, Binding, Conversation, Deployment, Message, Principal, Run, Scope, SecretName,
+} from '../domain/nouns.ts';
+import type { Page, PageQuery } from '../domain/paging.ts';
+
+/** Everything that an edge may ask for. Each operation checks the caller first and throws DomainError. */
+export interface Services {
+  auth: AuthService;
+  agents: AgentsService;
+  apiKeys: ApiKeysService;
+  secrets: SecretsService;
+  deployments: DeploymentsService;
+  conversations: ConversationsService;
+  runs: RunsService;
+  events: EventsService;
+  rateLimit: RateLimitService;
+  idempotency: IdempotencyService;
+}
+
+export interface Caller extends Principal {
+  /** Requests per window; the installation's default unless the key has its own. */
+  rateLimit: { quota: number; windowSeconds: number };
+}
+
+export interface AuthService {
+  /** `key_missing` for null or an empty text, else `key_invalid` for whatever is not an active key. */
+  authenticate(value: string | null): Promise<Caller>;
+}
+
+export interface AgentsService {
+  list(p: Principal, query: PageQuery): Promise<Page<Agent>>;
+  get(p: Principal, id: string): Promise<Agent>;
+  create(p: Principal, input: { name: string; description?: string; model?: string; gitUrl?: string }): Promise<Agent>;
+  update(p: Principal, id: string, patch: { name?: string; description?: string; model?: string; gitUrl?: string }): Promise<Agent>;
+  remove(p: Principal, id: string): Promise<void>;
+}
+
+export interface MintedKey {
+  key: ApiKey;
+  /** Told once. */
+  value: string;
+}
+
+export interface ApiKeysService {
+  listForAgent(p: Principal, agentId: string, query: PageQuery): Promise<Page<ApiKey>>;
+  mintForAgent(p: Principal, agentId: string, input: { name: string }): Promise<MintedKey>;
+  revokeForAgent(p: Principal, agentId: string, keyId: string): Promise<void>;
+  list(p: Principal, query: PageQuery): Promise<Page<ApiKey>>;
+  mint(
+    p: Principal,
+    input: { name: string; scope: Scope; binding: Binding; agentId?: string; expiresAt?: Date },
+  ): Promise<MintedKey>;
+  revoke(p: Principal, keyId: string): Promise<void>;
+}
+
+export interface SecretsService {
+  list(p: Principal, agentId: string, query: PageQuery): Promise<Page<SecretName>>;
+  put(p: Principal, agentId: string, key: string, input: { value: string; hosts?: string[] }): Promise<void>;
+  remove(p: Principal, agentId: string, key: string): Promise<void>;
+}
+
+export interface DeploymentsService {
+  list(p: Principal, agentId: string, query: PageQuery): Promise<Page<Deployment>>;
+  get(p: Principal, agentId: string, deploymentId: string): Promise<Deployment>;
+  /** Fetches an external repository first. Answers when the deployment is ready or failed. */
+  create(p: Principal, agentId: string, input: { ref?: string }): Promise<Deployment>;
+  activate(p: Principal, agentId: string, deploymentId: string): Promise<Deployment>;
+}
+
+export interface ConversationsService {
+  listForAgent(p: Principal, agentId: string, query: PageQuery): Promise<Page<Conversation>>;
+  get(p: Principal, id: string): Promise<Conversation>;
+  remove(p: Principal, id: string): Promise<void>;
+  messages(p: Principal, id: string, query: PageQuery): Promise<Page<Message>>;
+}
+
+export type OnBusy = 'enqueue' | 'interrupt' | 'reject';
+
+export interface SendInput {
+  agentId: string;
+  conversationId: string | null;
+  content: string;
+  onBusy: OnBusy;
+  /** Which surface it came by: `api`, later `slack`, `a2a` … */
+  source: string;
+  /** `requestHash` is of what must be the same for a replay. */
+  idempotency: { key: string; requestHash: string } | null;
+}
+
+export interface Accepted {
+  runId: string;
+  conversationId: string;
+  agentId: string;
+  /** True when the idempotency key was seen before: the run is the first one. */
+  replayed: boolean;
+}
+
+export interface RunOutcome {
+  run: Run;
+  /** The assistant's message; null unless the run completed. */
+  message: Message | null;
+}
+
+export interface RunsService {
+  send(p: Principal, input: SendInput): Promise<Accepted>;
+  get(p: Principal, runId: string): Promise<Run>;
+  listForAgent(p: Principal, agentId: string, query: PageQuery): Promise<Page<Run>>;
+  /** Waits a few seconds for the harness to stop; the run may still be `running` in the answer. */
+  cancel(p: Principal, runId: string): Promise<Run>;
+  respond(p: Principal, runId: string, input: { requestId: string; optionId: string }): Promise<Run>;
+  /** Resolves when the run has ended, or with what it is after `waitMs`, or early when `signal` aborts. */
+  outcome(p: Principal, runId: string, waitMs: number, signal?: AbortSignal): Promise<RunOutcome>;
+}
+
+export type EventScope = { conversationId: string } | { runId: string };
+
+export interface EventSink {
+  /** In order of seq, nothing missing, nothing twice. False: the sink is full, stop following (it can resume). */
+  write(events: ConversationEvent[]): boolean;
+  /** The run has ended, or the service is draining. */
+  end(): void;
+}
+
+export interface EventsService {
+  /** Newest first; `cursor` as in every list. */
+  list(p: Principal, scope: EventScope, query: PageQuery): Promise<Page<ConversationEvent>>;
+  /** Oldest first, those with seq greater than `after`. */
+  after(p: Principal, scope: EventScope, after: number, limit: number): Promise<ConversationEvent[]>;
+  /** Everything after `after`, then what comes. Rejects before the first write when not visible. Returns a stop. */
+  follow(p: Principal, scope: EventScope, after: number, sink: EventSink): Promise<() => void>;
+}
+
+export interface RateVerdict {
+  allowed: boolean;
+  quota: number;
+  windowSeconds: number;
+  remaining: number;
+  /** Seconds until the quota is whole again. */
+  resetSeconds: number;
+  /** Seconds until one more request is let through; 0 when allowed. */
+  retryAfterSeconds: number;
+}
+
+export interface RateLimitService {
+  /** Takes one request; synchronous, from memory, with what other replicas used counted in. */
+  take(keyId: string, limit: { quota: number; windowSeconds: number }): RateVerdict;
+  /** Reads without taking. */
+  peek(keyId: string, limit: { quota: number; windowSeconds: number }): RateVerdict;
+  /** Whether this client address may fail authentication once more; null = yes, else seconds to wait. */
+  authFailure(address: string): number | null;
+  authBlocked(address: string): number | null;
+}
+
+export interface StoredAnswer {
+  status: number;
+  headers: Record<string, string>;
+  body: Buffer;
+}
+
+export interface IdempotencyService {
+  /**
+   * Runs `work` once per key and request, in one transaction with its record, so that both are kept or neither is.
+   * Throws `idempotency_key_reused` (another request), `idempotency_in_progress` (still running).
+   */
+  once(
+    p: Principal,
+    key: string,
+    requestHash: string,
+    work: () => Promise<StoredAnswer>,
+  ): Promise<{ answer: StoredAnswer; replayed: boolean }>;
+}
