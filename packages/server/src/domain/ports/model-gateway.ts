@@ -1,5 +1,5 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Meter } from '../events.ts';
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Meter } from "../events.ts";
 
 /** For whom a model call is made: known from the socket that it came in by. */
 export interface ModelCaller {
@@ -26,13 +26,26 @@ export interface ModelGatewayHooks {
   /** Called once per upstream call, when it ended or was aborted. */
   onUsage(caller: ModelCaller, usage: ModelUsage): void;
   /** Asked before each upstream call; a refusal is answered in the wire's own error shape with status 402. */
-  reserve(caller: ModelCaller, estimateMicros: bigint): Promise<{ ok: true; release: () => void } | { ok: false; message: string }>;
+  reserve(
+    caller: ModelCaller,
+    estimateMicros: bigint,
+  ): Promise<{ ok: true; release: () => void } | { ok: false; message: string }>;
 }
+
+/** The protocol that a provider speaks; bytes are passed through, never translated. */
+export type ModelWire = "anthropic" | "openai-chat";
 
 export interface ModelGateway {
   /** Answers one request that came in by the socket of `caller`'s sandbox. Never throws. */
   handle(caller: ModelCaller, request: IncomingMessage, response: ServerResponse): void;
   /** What is configured: for `doctor`, start-up lines and the default model. */
-  providers(): { name: string; baseUrl: string | null; hasKey: boolean; keyVariable: string; defaultModel: string }[];
+  providers(): {
+    name: string;
+    wire: ModelWire;
+    baseUrl: string | null;
+    hasKey: boolean;
+    keyVariable: string;
+    defaultModel: string;
+  }[];
   defaultModel(): string;
 }

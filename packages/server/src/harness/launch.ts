@@ -1,0 +1,111 @@
+import { createHash } from "node:crypto";
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { stripTypeScriptTypes } from "node:module";
+import { dirname, join } from "node:path";
+import type { ModelWire } from "../domain/ports/model-gateway.ts";
+import type { ReadOnlyBind } from "../domain/ports/sandbox.ts";
+
+/** The launch contract (docs/design/sandbox-launch.md), host side: what a sandbox is started with. */
+
+export interface PreparedHarness {
+  /** Host directory of the launcher as plain JavaScript, readable for every uid. */
+  hostPath: string;
+  /** Host directory of the Node installation, which holds bin/node. */
+  nodeDir: string;
+}
+
+export interface HarnessLaunchInput {
+  agentId: string;
+  /** Full commit id of the archive at `<runDir>/release.tar`. */
+  commit: string;
+  /** `<provider>/<model_name>` */
+  model: string;
+  wire: ModelWire;
+  /** Random, per start; only its hash stays on the host. */
+  token: string;
+  /** `command` of the repository's agent.json; null = the built-in harness. */
+  command: string[] | null;
+  secrets: Record<string, string>;
+  /** Names of provider keys, which stay on the host. */
+  withheldSecrets: string[];
+  memoryBytes: number;
+}
+
+export interface HarnessLaunch {
+  command: string[];
+  env: Record<string, string>;
+  binds: ReadOnlyBind[];
+}
+
+const insideNode = "/opt/berth/node";
+const insideHarness = "/opt/berth/harness";
+
+/**
+ * Strips the types of the harness once, so that no sandbox pays for it at each start. The directory's name is a hash of
+ * the result: a running sandbox keeps the files that it was started with when the service is updated.
+ */
+export async function prepareHarness(options: {
+  sourceDir: string;
+  targetDir: string;
+  nodePath?: string;
+}): Promise<PreparedHarness> {
+  const names = (await readdir(options.sourceDir)).filter((name) => name.endsWith(".ts")).sort();
+  const files = await Promise.all(
+    names.map(async (name) => [name, await readFile(join(options.sourceDir, name), "utf8")]),
+  );
+  const scripts = files.map(([name = "", source = ""]) => ({
+    name: name.replace(/\.ts$/, ".mjs"),
+    text: stripTypeScriptTypes(source).replace(/(from|import\()(\s*'\.\/[\w-]+)\.ts'/g, "$1$2.mjs'"),
+  }));
+  const hash = createHash("sha256").update(JSON.stringify(scripts)).digest("hex").slice(0, 16);
+  const hostPath = join(options.targetDir, `harness-${hash}`);
+  const nodeDir = dirname(dirname(options.nodePath ?? process.execPath));
+  if (await exists(hostPath)) return { hostPath, nodeDir };
+  const temporary = `${hostPath}.${process.pid}`;
+  await mkdir(temporary, { recursive: true, mode: 0o755 });
+  for (const { name, text } of scripts) await writeFile(join(temporary, name), text, { mode: 0o644 });
+  await rename(temporary, hostPath).catch(async (error: unknown) => {
+    // Another process of the service was faster; its files are the same.
+    await rm(temporary, { recursive: true, force: true });
+    if (!(await exists(hostPath))) throw error;
+  });
+  return { hostPath, nodeDir };
+}
+
+export function harnessLaunch(prepared: PreparedHarness, input: HarnessLaunchInput): HarnessLaunch {
+  const withheld = new Set(input.withheldSecrets);
+  const secrets = Object.entries(input.secrets).filter(([name]) => !withheld.has(name));
+  return {
+    command: [`${insideNode}/bin/node`, ...nodeFlags(input.memoryBytes), `${insideHarness}/launch.mjs`],
+    env: {
+      ...Object.fromEntries(secrets),
+      PATH: `${insideNode}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`,
+      HOME: "/home/agent",
+      USER: "agent",
+      LANG: "C.UTF-8",
+      BERTH_AGENT_ID: input.agentId,
+      BERTH_COMMIT: input.commit,
+      BERTH_MODEL: input.model,
+      BERTH_MODEL_WIRE: input.wire,
+      BERTH_MODEL_TOKEN: input.token,
+      ...(input.command ? { BERTH_HARNESS_COMMAND: JSON.stringify(input.command) } : {}),
+    },
+    binds: [
+      { hostPath: prepared.nodeDir, path: insideNode },
+      { hostPath: prepared.hostPath, path: insideHarness },
+    ],
+  };
+}
+
+/** Node does not see the sandbox's memory limit, and would be killed where it could have collected. */
+function nodeFlags(memoryBytes: number): string[] {
+  const oldSpaceMb = Math.max(32, Math.min(512, Math.floor(memoryBytes / 2 / 1024 / 1024)));
+  return [`--max-old-space-size=${oldSpaceMb}`];
+}
+
+async function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
