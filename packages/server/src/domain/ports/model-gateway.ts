@@ -35,17 +35,25 @@ export interface ModelGatewayHooks {
 /** The protocol that a provider speaks; bytes are passed through, never translated. */
 export type ModelWire = "anthropic" | "openai-chat";
 
+export interface ModelProviderInfo {
+  name: string;
+  wire: ModelWire;
+  /** Null for `demo`, which is inside the gateway. */
+  baseUrl: string | null;
+  /** The operator's key; an agent's own secret of the name `keyVariable` serves as well. */
+  hasKey: boolean;
+  /** Empty when the provider needs no key. */
+  keyVariable: string;
+  /** `<provider>/<model_name>`. */
+  defaultModel: string;
+}
+
 export interface ModelGateway {
   /** Answers one request that came in by the socket of `caller`'s sandbox. Never throws. */
   handle(caller: ModelCaller, request: IncomingMessage, response: ServerResponse): void;
   /** What is configured: for `doctor`, start-up lines and the default model. */
-  providers(): {
-    name: string;
-    wire: ModelWire;
-    baseUrl: string | null;
-    hasKey: boolean;
-    keyVariable: string;
-    defaultModel: string;
-  }[];
+  providers(): ModelProviderInfo[];
   defaultModel(): string;
+  /** Ends calls that are under way and kept-alive connections to providers. */
+  close(): void;
 }
