@@ -71,38 +71,103 @@ function declare(name: string, fallback: string, meaning: string): (env: Env) =>
 const vars = {
   host: declare('BERTH_HOST', '127.0.0.1', 'Address to listen on.'),
   port: declare('BERTH_PORT', '8080', 'Port to listen on, 0 to 65535; 0 takes a free one.'),
-  baseUrl: declare('BERTH_BASE_URL', 'http://localhost:<port>', 'Address that clients use; an http or https URL without a path.'),
-  appDomain: declare('BERTH_APP_DOMAIN', 'localhost:<port>', 'Domain under which each agent has its address.'),
+  baseUrl: declare(
+    'BERTH_BASE_URL',
+    'http://localhost:<port>',
+    'Address that clients use; an http or https URL without a path.',
+  ),
+  appDomain: declare(
+    'BERTH_APP_DOMAIN',
+    'localhost:<port>',
+    'Domain under which each agent has its address.',
+  ),
   dataDir: declare('BERTH_DATA_DIR', './data', 'Directory of everything that is kept.'),
-  databaseUrl: declare('BERTH_DATABASE_URL', '(embedded)', 'postgres:// URL of a PostgreSQL 15 or newer; absent = an embedded one in the data directory.'),
+  databaseUrl: declare(
+    'BERTH_DATABASE_URL',
+    '(embedded)',
+    'postgres:// URL of a PostgreSQL 15 or newer; absent = an embedded one in the data directory.',
+  ),
   databasePool: declare('BERTH_DATABASE_POOL', '8', 'Connections to the database, 2 to 100.'),
   sandbox: declare('BERTH_SANDBOX', 'auto', 'Sandbox driver: auto or bubblewrap.'),
-  rateLimit: declare('BERTH_RATE_LIMIT', '600/60', 'Requests per seconds that a key may make, as <requests>/<seconds>.'),
-  encryptionKeyFile: declare('BERTH_ENCRYPTION_KEY_FILE', '<data dir>/encryption-key', 'File of the key-encryption key; made when absent.'),
-  encryptionKey: declare('BERTH_ENCRYPTION_KEY', '(file)', 'The key-encryption key itself: 64 hex digits. Wins over the file.'),
-  allowPrivateNetworks: declare('BERTH_ALLOW_PRIVATE_NETWORKS', '(none)', 'Comma-separated address ranges in CIDR form that the SSRF guard lets through.'),
-  defaultModel: declare('BERTH_DEFAULT_MODEL', '(first configured provider)', 'Model of agents that name none, as <provider>/<model_name>.'),
+  rateLimit: declare(
+    'BERTH_RATE_LIMIT',
+    '600/60',
+    'Requests per seconds that a key may make, as <requests>/<seconds>.',
+  ),
+  encryptionKeyFile: declare(
+    'BERTH_ENCRYPTION_KEY_FILE',
+    '<data dir>/encryption-key',
+    'File of the key-encryption key; made when absent.',
+  ),
+  encryptionKey: declare(
+    'BERTH_ENCRYPTION_KEY',
+    '(file)',
+    'The key-encryption key itself: 64 hex digits. Wins over the file.',
+  ),
+  allowPrivateNetworks: declare(
+    'BERTH_ALLOW_PRIVATE_NETWORKS',
+    '(none)',
+    'Comma-separated address ranges in CIDR form that the SSRF guard lets through.',
+  ),
+  defaultModel: declare(
+    'BERTH_DEFAULT_MODEL',
+    '(first configured provider)',
+    'Model of agents that name none, as <provider>/<model_name>.',
+  ),
   modelProviders: declare('BERTH_MODEL_PROVIDERS', '(none)', 'JSON file that names further model providers.'),
   sandboxMemory: declare('BERTH_SANDBOX_MEMORY_MB', '1024', 'Memory of a sandbox in MiB, 64 to 1048576.'),
   sandboxCpus: declare('BERTH_SANDBOX_CPUS', '1', 'Cores of a sandbox, 0.1 to 256.'),
   sandboxPids: declare('BERTH_SANDBOX_PIDS', '256', 'Processes and threads in a sandbox, 32 to 32768.'),
-  sandboxDisk: declare('BERTH_SANDBOX_DISK_MB', '2048', 'Disk of an agent (workspace and home) in MiB, 16 to 1048576.'),
-  sandboxIdle: declare('BERTH_SANDBOX_IDLE_SECONDS', '300', 'Seconds without a turn after which a sandbox is stopped, 1 to 86400.'),
+  sandboxDisk: declare(
+    'BERTH_SANDBOX_DISK_MB',
+    '2048',
+    'Disk of an agent (workspace and home) in MiB, 16 to 1048576.',
+  ),
+  sandboxIdle: declare(
+    'BERTH_SANDBOX_IDLE_SECONDS',
+    '300',
+    'Seconds without a turn after which a sandbox is stopped, 1 to 86400.',
+  ),
   sandboxMax: declare('BERTH_MAX_SANDBOXES', '64', 'Sandboxes kept at once on this node, 1 to 10000.'),
-  maxActiveAgents: declare('BERTH_MAX_ACTIVE_AGENTS', '1000', 'Agents of an organisation with unfinished runs, beyond which a send gets too_many_sandboxes, 1 to 100000.'),
-  maxConcurrentRuns: declare('BERTH_MAX_CONCURRENT_RUNS', '1000', 'Turns that this node runs at once, 1 to 100000.'),
+  maxActiveAgents: declare(
+    'BERTH_MAX_ACTIVE_AGENTS',
+    '1000',
+    'Agents of an organisation with unfinished runs, beyond which a send gets too_many_sandboxes, 1 to 100000.',
+  ),
+  maxConcurrentRuns: declare(
+    'BERTH_MAX_CONCURRENT_RUNS',
+    '1000',
+    'Turns that this node runs at once, 1 to 100000.',
+  ),
   runTimeout: declare('BERTH_RUN_TIMEOUT_SECONDS', '3600', 'Seconds that a turn may take, 1 to 86400.'),
-  runAttempts: declare('BERTH_RUN_MAX_ATTEMPTS', '3', 'Times that a turn is begun when its process was lost, 1 to 10.'),
-  lease: declare('BERTH_LEASE_SECONDS', '10', 'Seconds after which another node takes over the turns of a dead one, 2 to 300.'),
+  runAttempts: declare(
+    'BERTH_RUN_MAX_ATTEMPTS',
+    '3',
+    'Times that a turn is begun when its process was lost, 1 to 10.',
+  ),
+  lease: declare(
+    'BERTH_LEASE_SECONDS',
+    '10',
+    'Seconds after which another node takes over the turns of a dead one, 2 to 300.',
+  ),
   drain: declare('BERTH_DRAIN_SECONDS', '30', 'Seconds that running turns get to end on SIGTERM, 0 to 3600.'),
   logLevel: declare('BERTH_LOG_LEVEL', 'info', 'debug, info, warn, error or silent.'),
 };
 
-function number(name: string, text: string, fallback: number, min: number, max: number, whole = true): number {
+function number(
+  name: string,
+  text: string,
+  fallback: number,
+  min: number,
+  max: number,
+  whole = true,
+): number {
   if (text === '') return fallback;
   const value = Number(text);
   if (!Number.isFinite(value) || (whole && !Number.isInteger(value)) || value < min || value > max) {
-    throw new ConfigError(`${name} must be a ${whole ? 'whole ' : ''}number from ${min} to ${max}; it is "${text}".`);
+    throw new ConfigError(
+      `${name} must be a ${whole ? 'whole ' : ''}number from ${min} to ${max}; it is "${text}".`,
+    );
   }
   return value;
 }
@@ -141,11 +206,15 @@ export function readConfig(env: Env): Config {
   const baseUrl = readBaseUrl(vars.baseUrl(env) || `http://localhost:${port}`);
   const appDomain = vars.appDomain(env) || `localhost:${port}`;
   if (!/^[a-z0-9.-]+(:\d{1,5})?$/i.test(appDomain)) {
-    throw new ConfigError(`BERTH_APP_DOMAIN must be a host name with an optional port; it is "${appDomain}".`);
+    throw new ConfigError(
+      `BERTH_APP_DOMAIN must be a host name with an optional port; it is "${appDomain}".`,
+    );
   }
   const databaseUrl = vars.databaseUrl(env);
   if (databaseUrl !== '' && !/^postgres(ql)?:\/\//.test(databaseUrl)) {
-    throw new ConfigError('BERTH_DATABASE_URL must begin with postgres:// (its value is not shown, since it may hold a password).');
+    throw new ConfigError(
+      'BERTH_DATABASE_URL must begin with postgres:// (its value is not shown, since it may hold a password).',
+    );
   }
   const encryptionKey = vars.encryptionKey(env);
   if (encryptionKey !== '' && !/^[0-9a-f]{64}$/i.test(encryptionKey)) {
@@ -184,7 +253,13 @@ export function readConfig(env: Env): Config {
     runMaxAttempts: number('BERTH_RUN_MAX_ATTEMPTS', vars.runAttempts(env), 3, 1, 10),
     leaseSeconds: number('BERTH_LEASE_SECONDS', vars.lease(env), 10, 2, 300),
     drainSeconds: number('BERTH_DRAIN_SECONDS', vars.drain(env), 30, 0, 3600),
-    logLevel: oneOf('BERTH_LOG_LEVEL', vars.logLevel(env), 'info', ['debug', 'info', 'warn', 'error', 'silent'] as const),
+    logLevel: oneOf('BERTH_LOG_LEVEL', vars.logLevel(env), 'info', [
+      'debug',
+      'info',
+      'warn',
+      'error',
+      'silent',
+    ] as const),
     paths: {
       bootstrapKey: join(dataDir, 'bootstrap-key'),
       repos: join(dataDir, 'repos'),
@@ -199,7 +274,14 @@ export function readConfig(env: Env): Config {
 
 function readBaseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (!url || !/^https?:$/.test(url.protocol) || url.pathname !== '/' || url.search || url.hash || url.username) {
+  if (
+    !url ||
+    !/^https?:$/.test(url.protocol) ||
+    url.pathname !== '/' ||
+    url.search ||
+    url.hash ||
+    url.username
+  ) {
     throw new ConfigError(`BERTH_BASE_URL must be an http or https URL without a path; it is "${text}".`);
   }
   return url.origin;
@@ -216,10 +298,15 @@ function readRateLimit(text: string): { quota: number; windowSeconds: number } {
 }
 
 function readNetworks(text: string): string[] {
-  const ranges = text.split(',').map((range) => range.trim()).filter(Boolean);
+  const ranges = text
+    .split(',')
+    .map((range) => range.trim())
+    .filter(Boolean);
   for (const range of ranges) {
     if (!/^([0-9.]+|[0-9a-f:.]+)\/\d{1,3}$/i.test(range)) {
-      throw new ConfigError(`BERTH_ALLOW_PRIVATE_NETWORKS must be address ranges such as 127.0.0.0/8,::1/128; "${range}" is none.`);
+      throw new ConfigError(
+        `BERTH_ALLOW_PRIVATE_NETWORKS must be address ranges such as 127.0.0.0/8,::1/128; "${range}" is none.`,
+      );
     }
   }
   return ranges;

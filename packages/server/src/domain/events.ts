@@ -12,7 +12,10 @@ export type EventBody =
   | { type: 'run.awaiting_input'; data: { runId: string; requestId: string } }
   | { type: 'run.resumed'; data: { runId: string; requestId: string } }
   /** What `discardedMessageId` has streamed so far is void: the next attempt streams under a message id of its own. */
-  | { type: 'run.retrying'; data: { runId: string; attempt: number; reason: string; discardedMessageId: string | null } }
+  | {
+      type: 'run.retrying';
+      data: { runId: string; attempt: number; reason: string; discardedMessageId: string | null };
+    }
   | { type: 'run.completed'; data: { runId: string; messageId: string; usage: EventUsage } }
   | { type: 'run.failed'; data: { runId: string; error: RunError; usage: EventUsage } }
   | { type: 'run.cancelled'; data: { runId: string; usage: EventUsage } }
@@ -24,14 +27,29 @@ export type EventBody =
   | { type: 'tool.finished'; data: ToolEvent }
   | {
       type: 'permission.requested';
-      data: { runId: string; requestId: string; toolCallId: string; title: string; options: PermissionOption[] };
+      data: {
+        runId: string;
+        requestId: string;
+        toolCallId: string;
+        title: string;
+        options: PermissionOption[];
+      };
     }
   | {
       type: 'permission.resolved';
-      data: { runId: string; requestId: string; toolCallId: string; optionId: string | null; by: 'policy' | 'caller' | 'cancel' };
+      data: {
+        runId: string;
+        requestId: string;
+        toolCallId: string;
+        optionId: string | null;
+        by: 'policy' | 'caller' | 'cancel';
+      };
     }
   | { type: 'plan.updated'; data: { runId: string; entries: PlanEntry[] } }
-  | { type: 'usage.recorded'; data: { runId: string; meter: Meter; quantity: number; cost: string; model: string } };
+  | {
+      type: 'usage.recorded';
+      data: { runId: string; meter: Meter; quantity: number; cost: string; model: string };
+    };
 
 export type EventType = EventBody['type'];
 

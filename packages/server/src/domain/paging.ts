@@ -33,9 +33,13 @@ export function createCursors(secret: Buffer): Cursors {
         bytes.toString('base64url') === cursor &&
         timingSafeEqual(bytes.subarray(0, 12), sign(list, position));
       if (!valid) {
-        throw new DomainError('invalid_cursor', 'The cursor is not one of this list; begin again without it.', {
-          details: [{ path: 'cursor', message: 'Pass the nextCursor of the previous page, unchanged.' }],
-        });
+        throw new DomainError(
+          'invalid_cursor',
+          'The cursor is not one of this list; begin again without it.',
+          {
+            details: [{ path: 'cursor', message: 'Pass the nextCursor of the previous page, unchanged.' }],
+          },
+        );
       }
       return position;
     },
@@ -43,8 +47,17 @@ export function createCursors(secret: Buffer): Cursors {
 }
 
 /** A page out of `limit + 1` rows, newest first. */
-export function pageOf<T>(rows: T[], query: PageQuery, position: (row: T) => string, cursors: Cursors, list: string): Page<T> {
+export function pageOf<T>(
+  rows: T[],
+  query: PageQuery,
+  position: (row: T) => string,
+  cursors: Cursors,
+  list: string,
+): Page<T> {
   const items = rows.slice(0, query.limit);
   const last = items.at(-1);
-  return { items, nextCursor: rows.length > query.limit && last ? cursors.encode(list, position(last)) : null };
+  return {
+    items,
+    nextCursor: rows.length > query.limit && last ? cursors.encode(list, position(last)) : null,
+  };
 }

@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
-import { stripTypeScriptTypes } from "node:module";
-import { dirname, join } from "node:path";
-import type { ModelWire } from "../domain/ports/model-gateway.ts";
-import type { ReadOnlyBind } from "../domain/ports/sandbox.ts";
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { stripTypeScriptTypes } from 'node:module';
+import { dirname, join } from 'node:path';
+import type { ModelWire } from '../domain/ports/model-gateway.ts';
+import type { ReadOnlyBind } from '../domain/ports/sandbox.ts';
 
 /** The launch contract (docs/design/sandbox-launch.md), host side: what a sandbox is started with. */
 
@@ -37,8 +37,8 @@ export interface HarnessLaunch {
   binds: ReadOnlyBind[];
 }
 
-const insideNode = "/opt/berth/node";
-const insideHarness = "/opt/berth/harness";
+const insideNode = '/opt/berth/node';
+const insideHarness = '/opt/berth/harness';
 
 /**
  * Strips the types of the harness once, so that no sandbox pays for it at each start. The directory's name is a hash of
@@ -49,15 +49,15 @@ export async function prepareHarness(options: {
   targetDir: string;
   nodePath?: string;
 }): Promise<PreparedHarness> {
-  const names = (await readdir(options.sourceDir)).filter((name) => name.endsWith(".ts")).sort();
+  const names = (await readdir(options.sourceDir)).filter((name) => name.endsWith('.ts')).sort();
   const files = await Promise.all(
-    names.map(async (name) => [name, await readFile(join(options.sourceDir, name), "utf8")]),
+    names.map(async (name) => [name, await readFile(join(options.sourceDir, name), 'utf8')]),
   );
-  const scripts = files.map(([name = "", source = ""]) => ({
-    name: name.replace(/\.ts$/, ".mjs"),
+  const scripts = files.map(([name = '', source = '']) => ({
+    name: name.replace(/\.ts$/, '.mjs'),
     text: stripTypeScriptTypes(source).replace(/(from|import\()(\s*'\.\/[\w-]+)\.ts'/g, "$1$2.mjs'"),
   }));
-  const hash = createHash("sha256").update(JSON.stringify(scripts)).digest("hex").slice(0, 16);
+  const hash = createHash('sha256').update(JSON.stringify(scripts)).digest('hex').slice(0, 16);
   const hostPath = join(options.targetDir, `harness-${hash}`);
   const nodeDir = dirname(dirname(options.nodePath ?? process.execPath));
   if (await exists(hostPath)) return { hostPath, nodeDir };
@@ -80,9 +80,9 @@ export function harnessLaunch(prepared: PreparedHarness, input: HarnessLaunchInp
     env: {
       ...Object.fromEntries(secrets),
       PATH: `${insideNode}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`,
-      HOME: "/home/agent",
-      USER: "agent",
-      LANG: "C.UTF-8",
+      HOME: '/home/agent',
+      USER: 'agent',
+      LANG: 'C.UTF-8',
       BERTH_AGENT_ID: input.agentId,
       BERTH_COMMIT: input.commit,
       BERTH_MODEL: input.model,

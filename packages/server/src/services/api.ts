@@ -1,6 +1,15 @@
 import type { ConversationEvent } from '../domain/events.ts';
 import type {
-  Agent, ApiKey, Binding, Conversation, Deployment, Message, Principal, Run, Scope, SecretName,
+  Agent,
+  ApiKey,
+  Binding,
+  Conversation,
+  Deployment,
+  Message,
+  Principal,
+  Run,
+  Scope,
+  SecretName,
 } from '../domain/nouns.ts';
 import type { Page, PageQuery } from '../domain/paging.ts';
 
@@ -31,8 +40,15 @@ export interface AuthService {
 export interface AgentsService {
   list(p: Principal, query: PageQuery): Promise<Page<Agent>>;
   get(p: Principal, id: string): Promise<Agent>;
-  create(p: Principal, input: { name: string; description?: string; model?: string; gitUrl?: string }): Promise<Agent>;
-  update(p: Principal, id: string, patch: { name?: string; description?: string; model?: string; gitUrl?: string }): Promise<Agent>;
+  create(
+    p: Principal,
+    input: { name: string; description?: string; model?: string; gitUrl?: string },
+  ): Promise<Agent>;
+  update(
+    p: Principal,
+    id: string,
+    patch: { name?: string; description?: string; model?: string; gitUrl?: string },
+  ): Promise<Agent>;
   remove(p: Principal, id: string): Promise<void>;
 }
 

@@ -33,11 +33,9 @@ export function openDatabase(options: DatabaseOptions): Database {
     onnotice: () => {},
     types: { bigint: postgres.BigInt },
   };
-  const pool = (
-    typeof options.connection === 'string'
-      ? postgres(options.connection, settings)
-      : postgres({ ...options.connection, ...settings })
-  ) as unknown as Sql;
+  const pool = (typeof options.connection === 'string'
+    ? postgres(options.connection, settings)
+    : postgres({ ...options.connection, ...settings })) as unknown as Sql;
   const open = new AsyncLocalStorage<OpenTransaction>();
 
   return {

@@ -1,9 +1,9 @@
-import { createServer } from "node:http";
-import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { setTimeout as delay } from "node:timers/promises";
-import { errorBody, wholeAnswer, streamedAnswer, wireOfPath } from "./scripted-wires.ts";
-import type { ScriptedWire } from "./scripted-wires.ts";
+import { createServer } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { errorBody, wholeAnswer, streamedAnswer, wireOfPath } from './scripted-wires.ts';
+import type { ScriptedWire } from './scripted-wires.ts';
 
 /** What the model says to one request. All fields are optional: `{}` is an empty answer. */
 export interface ScriptedReply {
@@ -14,7 +14,7 @@ export interface ScriptedReply {
   toolCalls?: { id?: string; name: string; input: unknown }[];
   /** Null: the provider reports none. Absent: 10 in, as many out as there are tokens. `input` includes `cachedInput`. */
   usage?: { input: number; cachedInput?: number; output: number } | null;
-  stopReason?: "end" | "length";
+  stopReason?: 'end' | 'length';
   /** Before the status line is sent. */
   firstDelayMs?: number;
   /** Between two streamed events. */
@@ -87,8 +87,8 @@ export async function startScriptedModel(script: Script): Promise<ScriptedModel>
 
 function listen(server: Server): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => resolve());
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () => resolve());
   });
 }
 
@@ -107,20 +107,20 @@ async function answer(
   if (reply.firstDelayMs) await delay(reply.firstDelayMs);
 
   const write = (bytes: string | Buffer): void => {
-    const buffer = typeof bytes === "string" ? Buffer.from(bytes) : bytes;
+    const buffer = typeof bytes === 'string' ? Buffer.from(bytes) : bytes;
     sent.push(buffer);
     response.write(buffer);
   };
   if (reply.error) {
-    response.writeHead(reply.error.status, { "content-type": "application/json", ...reply.headers });
+    response.writeHead(reply.error.status, { 'content-type': 'application/json', ...reply.headers });
     write(errorBody(recorded.wire, reply.error));
     response.end();
     return;
   }
   const pieces = reply.raw?.chunks ?? render(recorded, reply);
   const contentType =
-    reply.raw?.contentType ?? (wantsStream(recorded) ? "text/event-stream" : "application/json");
-  response.writeHead(200, { "content-type": contentType, ...reply.headers });
+    reply.raw?.contentType ?? (wantsStream(recorded) ? 'text/event-stream' : 'application/json');
+  response.writeHead(200, { 'content-type': contentType, ...reply.headers });
   response.flushHeaders();
   let count = 0;
   for (const piece of pieces) {
@@ -147,13 +147,13 @@ function record(
 ): ScriptedRequest {
   let body: unknown;
   try {
-    body = JSON.parse(bodyBytes.toString("utf8"));
+    body = JSON.parse(bodyBytes.toString('utf8'));
   } catch {
     body = undefined;
   }
-  const path = request.url ?? "";
+  const path = request.url ?? '';
   return {
-    method: request.method ?? "",
+    method: request.method ?? '',
     path,
     wire: wireOfPath(path),
     headers: request.headers,
@@ -162,19 +162,19 @@ function record(
     body,
     sent: () => Buffer.concat(sent),
     ended: new Promise((resolve) => {
-      response.once("close", () => resolve({ complete: response.writableFinished }));
+      response.once('close', () => resolve({ complete: response.writableFinished }));
     }),
   };
 }
 
 function wantsStream(request: ScriptedRequest): boolean {
-  if (request.wire === "gemini") return request.path.includes(":streamGenerateContent");
+  if (request.wire === 'gemini') return request.path.includes(':streamGenerateContent');
   return request.body?.stream === true;
 }
 
 function render(request: ScriptedRequest, reply: ScriptedReply): string[] {
   const usage = reply.usage === undefined ? { input: 10, output: (reply.text ?? []).length } : reply.usage;
-  const context = { model: String(request.body?.model ?? "scripted"), body: request.body, usage };
+  const context = { model: String(request.body?.model ?? 'scripted'), body: request.body, usage };
   return wantsStream(request)
     ? streamedAnswer(request.wire, reply, context)
     : [wholeAnswer(request.wire, reply, context)];

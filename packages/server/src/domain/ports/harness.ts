@@ -70,6 +70,9 @@ export interface HarnessConnection {
 }
 
 /** Speaks Agent Client Protocol over the sandbox's stdio. Rejects when the harness does not initialize in time. */
-export type ConnectHarness = (sandbox: RunningSandbox, options: { initializeTimeoutMs: number }) => Promise<HarnessConnection>;
+export type ConnectHarness = (
+  sandbox: RunningSandbox,
+  options: { initializeTimeoutMs: number },
+) => Promise<HarnessConnection>;
 
 export type { EventBody };

@@ -1,5 +1,5 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Meter } from "../events.ts";
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Meter } from '../events.ts';
 
 /** For whom a model call is made: known from the socket that it came in by. */
 export interface ModelCaller {
@@ -33,7 +33,7 @@ export interface ModelGatewayHooks {
 }
 
 /** The protocol that a provider speaks; bytes are passed through, never translated. */
-export type ModelWire = "anthropic" | "openai-chat";
+export type ModelWire = 'anthropic' | 'openai-chat';
 
 export interface ModelProviderInfo {
   name: string;

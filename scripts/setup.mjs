@@ -1,0 +1,116 @@
+// Brings a fresh clone to where the service and the tests can run. Plain JavaScript for any Node from 20 on, without
+// a dependency, since nothing is installed yet when it begins. Does nothing (in a few milliseconds) when all is there.
+import { execFileSync, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  writeFileSync,
+} from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const forTests = process.argv.includes('--test');
+
+function fail(line) {
+  process.stderr.write(`berth: ${line}\n`);
+  process.exit(1);
+}
+
+function onPath(program) {
+  return (process.env.PATH ?? '').split(delimiter).some((folder) => {
+    try {
+      accessSync(join(folder, program), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+function npmPackages() {
+  const lock = readFileSync(join(root, 'package-lock.json'));
+  const stamp = createHash('sha256').update(lock).update(`${process.platform}-${process.arch}`).digest('hex');
+  const stampFile = join(root, 'node_modules', '.berth-lock');
+  if (existsSync(stampFile) && readFileSync(stampFile, 'utf8') === stamp) return;
+  process.stderr.write('berth: installing npm packages\n');
+  // npm is run by the file it named itself with, so that the same npm is used even when none is on PATH.
+  const npm = process.env.npm_execpath;
+  const [command, args] = npm && /\.c?js$/.test(npm) ? [process.execPath, [npm]] : ['npm', []];
+  const result = spawnSync(command, [...args, 'ci', '--no-audit', '--no-fund', '--loglevel=error'], {
+    cwd: root,
+    stdio: ['ignore', 2, 2],
+  });
+  if (result.status !== 0) fail('npm ci failed; its own lines above say why.');
+  writeFileSync(stampFile, stamp);
+}
+
+function hasSystemPostgres() {
+  if (onPath('postgres')) return true;
+  try {
+    return readdirSync('/usr/lib/postgresql').some((major) =>
+      existsSync(`/usr/lib/postgresql/${major}/bin/postgres`),
+    );
+  } catch {
+    return false;
+  }
+}
+
+function apt(packages) {
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  process.stderr.write(`berth: installing system packages: ${packages.join(' ')}\n`);
+  const run = (args) => spawnSync('apt-get', args, { env, stdio: ['ignore', 2, 2] }).status === 0;
+  const install = ['install', '-y', '-qq', '--no-install-recommends', ...packages];
+  // The package list of a fresh machine is empty or old, so it is fetched before the install is called failed.
+  if (!run(['update', '-qq']) || !run(install))
+    fail(`apt-get install ${packages.join(' ')} failed; its own lines above say why.`);
+}
+
+function systemPackages() {
+  if (process.platform !== 'linux') return;
+  const needed = [];
+  if (!onPath('bwrap')) needed.push('bubblewrap');
+  if (!onPath('git')) needed.push('git');
+  const wanted = [];
+  if (forTests && !hasSystemPostgres()) wanted.push('postgresql');
+  if (forTests && !onPath('openssl')) wanted.push('openssl');
+  if (needed.length + wanted.length === 0) return;
+  if (process.getuid() !== 0 || !onPath('apt-get')) {
+    if (wanted.length > 0 && needed.length === 0) {
+      // Tests that need these skip, and say so.
+      process.stderr.write(
+        `berth: some tests will be skipped; for all of them run: sudo apt-get install -y ${wanted.join(' ')}\n`,
+      );
+      return;
+    }
+    fail(`missing system packages; run: sudo apt-get install -y ${needed.join(' ')}`);
+  }
+  if (wanted.includes('postgresql') && !existsSync('/etc/postgresql-common/createcluster.conf')) {
+    // Only the programs are wanted: the tests start servers of their own, so no cluster is made and none is started.
+    mkdirSync('/etc/postgresql-common', { recursive: true });
+    writeFileSync('/etc/postgresql-common/createcluster.conf', 'create_main_cluster = false\n');
+  }
+  apt([...needed, ...wanted]);
+}
+
+function checkNode() {
+  const bundled = join(root, 'node_modules', '.bin', 'node');
+  const node = existsSync(bundled) ? bundled : process.execPath;
+  const version = execFileSync(node, ['--version'], { encoding: 'utf8' }).trim();
+  if (Number(version.slice(1).split('.')[0]) < 24) {
+    fail(
+      `Node 24 or newer is needed and no build of it came with the packages for ${process.platform}-${process.arch}; this is ${version}.`,
+    );
+  }
+}
+
+if (Number(process.versions.node.split('.')[0]) < 20)
+  fail(`Node 20 or newer is needed; this is ${process.version}.`);
+npmPackages();
+systemPackages();
+checkNode();
