@@ -11,6 +11,10 @@ export interface Database {
   tx<T>(work: () => Promise<T>): Promise<T>;
   /** Runs `effect` once what is written is durable: after the open transaction's commit, or now when none is open. */
   afterCommit(effect: () => void): void;
+  /** Runs `work` apart from the calling context's transaction, if any: what it writes is committed by itself. */
+  outside<T>(work: () => T): T;
+  /** Whether the calling context has a transaction open. */
+  readonly inTransaction: boolean;
   close(): Promise<void>;
 }
 
@@ -53,6 +57,10 @@ export function openDatabase(options: DatabaseOptions): Database {
       const transaction = open.getStore();
       if (transaction) transaction.effects.push(effect);
       else effect();
+    },
+    outside: (work) => open.exit(work),
+    get inTransaction() {
+      return open.getStore() !== undefined;
     },
     close: () => pool.end({ timeout: 5 }),
   };

@@ -1,0 +1,8 @@
+/**
+ * What a sealed row is bound to (the authenticated context of domain/box.ts). One place, since the rotation of the
+ * key-encryption key has to name the same context as whoever sealed the row.
+ */
+export const secretContext = (agentId: string, key: string): string => `secret:${agentId}:${key}`;
+
+export const idempotencyContext = (keyId: string, idempotencyKey: string): string =>
+  `idempotency:${keyId}:${idempotencyKey}`;
