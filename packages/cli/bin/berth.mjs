@@ -1,0 +1,26 @@
+#!/usr/bin/env node
+// Plain JavaScript, so that an older Node gets as far as starting the newer one that came with the packages.
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = join(here, '..', '..', '..');
+const main = join(here, '..', 'src', 'main.ts');
+const bundled = join(root, 'node_modules', '.bin', 'node');
+
+if (Number(process.versions.node.split('.')[0]) >= 24) {
+  process.argv[1] = main;
+  await import(main);
+} else if (existsSync(bundled)) {
+  const child = spawn(bundled, [main, ...process.argv.slice(2)], { stdio: 'inherit' });
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
+  child.on('exit', (code, signal) => {
+    if (signal) process.kill(process.pid, signal);
+    else process.exit(code ?? 1);
+  });
+} else {
+  process.stderr.write(`berth needs Node 24 or newer; this is ${process.version}.\n`);
+  process.exit(1);
+}

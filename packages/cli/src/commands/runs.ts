@@ -1,0 +1,148 @@
+import { everyItem, type Event, type Run } from '@berth/sdk';
+import { text, type Command, type Context, exitCodes } from '../command.ts';
+import { findAgent } from '../find-agent.ts';
+import { printOne, printTable, safe } from '../print.ts';
+import { noteOf } from '../show-events.ts';
+
+function show(context: Context, run: Run): void {
+  printOne(context, run, [
+    ['id', run.id],
+    ['status', run.status],
+    ['conversation', run.conversationId],
+    ['deployment', run.deploymentId],
+    ['attempt', run.attempt],
+    ['error', run.error ? `${run.error.error} (${run.error.code})` : null],
+    ['input tokens', run.usage.inputTokens],
+    ['output tokens', run.usage.outputTokens],
+    ['cost', `$${run.usage.cost}`],
+    ['created', run.createdAt],
+    ['started', run.startedAt],
+    ['ended', run.endedAt],
+  ]);
+}
+
+function printEvent(context: Context, event: Event): void {
+  if (context.json) return context.out(`${JSON.stringify(event)}\n`);
+  const data = event.data as Record<string, string>;
+  const detail = noteOf(event.type, data) ?? data['content'] ?? data['text'] ?? '';
+  context.out(
+    `${event.at} ${(data['runId'] ?? '').slice(-8)} ${event.type} ${safe(detail)}`.trimEnd() + '\n',
+  );
+}
+
+/** Follows every conversation of an agent that is there or appears; ends when the signal aborts. */
+async function followAgent(
+  context: Context,
+  agentId: string,
+  onEvent: (event: Event) => void,
+): Promise<void> {
+  const followed = new Set<string>();
+  const follow = async (conversationId: string, after: number) => {
+    const events = context.client.conversations.follow(conversationId, { after, signal: context.signal });
+    for await (const event of events) onEvent(event);
+  };
+  let first = true;
+  while (!context.signal.aborted) {
+    const { items } = await context.client.conversations.list(agentId, { limit: 20 });
+    for (const conversation of items) {
+      if (followed.has(conversation.id)) continue;
+      followed.add(conversation.id);
+      void follow(conversation.id, 0).catch((error: Error) => context.note(`${error.message}\n`));
+    }
+    if (first && items.length === 0) context.note('no conversation yet; waiting\n');
+    first = false;
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+  }
+}
+
+export const runCommands: Command[] = [
+  {
+    name: 'runs list',
+    usage: '<agent> [--limit N]',
+    summary: 'List the runs of an agent, newest first',
+    options: { limit: { type: 'string' } },
+    positionals: [1, 1],
+    async run(context, [nameOrId], values) {
+      const agent = await findAgent(context, nameOrId!);
+      const { items } = await context.client.runs.list(agent.id, {
+        limit: Number(text(values, 'limit') ?? 20),
+      });
+      printTable(
+        context,
+        items,
+        ['id', 'status', 'conversation', 'created', 'error'],
+        items.map((run) => [run.id, run.status, run.conversationId, run.createdAt, run.error?.code]),
+      );
+    },
+  },
+  {
+    name: 'runs show',
+    usage: '<run id>',
+    summary: 'Show one run',
+    positionals: [1, 1],
+    run: async (context, [runId]) => show(context, await context.client.runs.get(runId!)),
+  },
+  {
+    name: 'runs cancel',
+    usage: '<run id>',
+    summary: 'Cancel a run',
+    positionals: [1, 1],
+    run: async (context, [runId]) => show(context, await context.client.runs.cancel(runId!)),
+  },
+  {
+    name: 'logs',
+    usage: '<agent> [-f] [--run ID] [--conversation ID]',
+    summary: 'Show what happened in an agent’s latest conversation, a conversation or a run; -f goes on',
+    options: {
+      follow: { type: 'boolean', short: 'f' },
+      run: { type: 'string' },
+      conversation: { type: 'string' },
+    },
+    positionals: [0, 1],
+    async run(context, [nameOrId], values) {
+      const print = (event: Event) => printEvent(context, event);
+      const runId = text(values, 'run');
+      if (runId) {
+        for await (const event of context.client.runs.follow(runId, { signal: context.signal })) print(event);
+        return;
+      }
+      const agent = nameOrId ? await findAgent(context, nameOrId) : null;
+      const named = text(values, 'conversation');
+      if (values['follow'] && agent && !named) return followAgent(context, agent.id, print);
+      const conversation =
+        named ??
+        (agent ? (await context.client.conversations.list(agent.id, { limit: 1 })).items[0]?.id : undefined);
+      if (!conversation) {
+        context.note(agent ? 'no conversation yet\n' : 'usage: berth logs <agent> [-f]\n');
+        return agent ? exitCodes.ok : exitCodes.failed;
+      }
+      if (values['follow']) {
+        const events = context.client.conversations.follow(conversation, { signal: context.signal });
+        for await (const event of events) print(event);
+        return;
+      }
+      for await (const event of context.client.conversations.events(conversation)) print(event);
+    },
+  },
+];
+
+export const conversationCommands: Command[] = [
+  {
+    name: 'conversations list',
+    usage: '<agent>',
+    summary: 'List the conversations of an agent, newest first',
+    positionals: [1, 1],
+    async run(context, [nameOrId]) {
+      const agent = await findAgent(context, nameOrId!);
+      const all = await Array.fromAsync(
+        everyItem((query) => context.client.conversations.list(agent.id, query)),
+      );
+      printTable(
+        context,
+        all,
+        ['id', 'title', 'last message'],
+        all.map((conversation) => [conversation.id, conversation.title, conversation.lastMessageAt]),
+      );
+    },
+  },
+];

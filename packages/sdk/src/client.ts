@@ -1,0 +1,206 @@
+import { BerthError } from './errors.ts';
+import { createSend, type ClientOptions, type RequestOptions, type Send } from './http.ts';
+import { ENDS, eventsOf, followEvents, type FollowOptions } from './streams.ts';
+import type {
+  Agent,
+  ApiKey,
+  Conversation,
+  Deployment,
+  Event,
+  Limits,
+  Message,
+  Run,
+  Secret,
+  SendResult,
+} from './types.ts';
+
+export interface ListOptions {
+  /** Page size, 1 to 100. */
+  limit?: number;
+  cursor?: string;
+}
+
+export interface Page<T> {
+  items: T[];
+  nextCursor: string | null;
+}
+
+export interface SendInput {
+  agentId: string;
+  content: string;
+  conversationId?: string | null;
+  onBusy?: 'enqueue' | 'interrupt' | 'reject';
+}
+
+export interface SendOptions {
+  /** The same key and input within 24 hours give the first answer again. Made when absent. */
+  idempotencyKey?: string;
+  /** Seconds to wait for the end of the run before a 202 is answered. Default 120. */
+  waitSeconds?: number;
+  signal?: AbortSignal;
+}
+
+export type BerthClient = ReturnType<typeof createClient>;
+
+/** A client of one Berth service with one key. Every call throws BerthError when the answer is not 2xx. */
+export function createClient(options: ClientOptions) {
+  const send = createSend(options);
+  const json = async <T>(method: string, path: string, request?: RequestOptions): Promise<T> => {
+    const response = await send(method, path, request);
+    return (response.status === 204 ? undefined : await response.json()) as T;
+  };
+  const list = async <T>(path: string, noun: string, query: ListOptions = {}): Promise<Page<T>> => {
+    const page = await json<Record<string, unknown>>('GET', path, { query: { ...query } });
+    return { items: page[noun] as T[], nextCursor: page['nextCursor'] as string | null };
+  };
+  const id = encodeURIComponent;
+
+  return {
+    agents: {
+      list: (query?: ListOptions) => list<Agent>('/v1/agents', 'agents', query),
+      get: async (agentId: string) =>
+        (await json<{ agent: Agent }>('GET', `/v1/agents/${id(agentId)}`)).agent,
+      create: async (input: { name: string; description?: string; model?: string; gitUrl?: string }) =>
+        (await json<{ agent: Agent }>('POST', '/v1/agents', { body: input })).agent,
+      update: async (
+        agentId: string,
+        patch: { name?: string; description?: string; model?: string; gitUrl?: string },
+      ) => (await json<{ agent: Agent }>('PATCH', `/v1/agents/${id(agentId)}`, { body: patch })).agent,
+      delete: (agentId: string) => json<void>('DELETE', `/v1/agents/${id(agentId)}`),
+    },
+    apiKeys: {
+      listForAgent: (agentId: string, query?: ListOptions) =>
+        list<ApiKey>(`/v1/agents/${id(agentId)}/api-keys`, 'keys', query),
+      createForAgent: (agentId: string, input: { name: string }) =>
+        json<{ key: ApiKey; value: string }>('POST', `/v1/agents/${id(agentId)}/api-keys`, { body: input }),
+      revokeForAgent: (agentId: string, keyId: string) =>
+        json<void>('DELETE', `/v1/agents/${id(agentId)}/api-keys/${id(keyId)}`),
+      list: (query?: ListOptions) => list<ApiKey>('/v1/api-keys', 'keys', query),
+      create: (input: {
+        name: string;
+        scope: string;
+        binding: string;
+        agentId?: string;
+        expiresAt?: string;
+      }) => json<{ key: ApiKey; value: string }>('POST', '/v1/api-keys', { body: input }),
+      revoke: (keyId: string) => json<void>('DELETE', `/v1/api-keys/${id(keyId)}`),
+    },
+    secrets: {
+      list: (agentId: string, query?: ListOptions) =>
+        list<Secret>(`/v1/agents/${id(agentId)}/secrets`, 'secrets', query),
+      set: (agentId: string, key: string, input: { value: string; hosts?: string[] }) =>
+        json<void>('PUT', `/v1/agents/${id(agentId)}/secrets/${id(key)}`, { body: input }),
+      delete: (agentId: string, key: string) =>
+        json<void>('DELETE', `/v1/agents/${id(agentId)}/secrets/${id(key)}`),
+    },
+    deployments: {
+      list: (agentId: string, query?: ListOptions) =>
+        list<Deployment>(`/v1/agents/${id(agentId)}/deployments`, 'deployments', query),
+      create: async (agentId: string, input: { ref?: string } = {}) =>
+        (
+          await json<{ deployment: Deployment }>('POST', `/v1/agents/${id(agentId)}/deployments`, {
+            body: input,
+          })
+        ).deployment,
+      activate: async (agentId: string, deploymentId: string) =>
+        (
+          await json<{ deployment: Deployment }>(
+            'POST',
+            `/v1/agents/${id(agentId)}/deployments/${id(deploymentId)}/activate`,
+          )
+        ).deployment,
+    },
+    conversations: {
+      list: (agentId: string, query?: ListOptions) =>
+        list<Conversation>(`/v1/agents/${id(agentId)}/conversations`, 'conversations', query),
+      get: async (conversationId: string) =>
+        (await json<{ conversation: Conversation }>('GET', `/v1/conversations/${id(conversationId)}`))
+          .conversation,
+      delete: (conversationId: string) => json<void>('DELETE', `/v1/conversations/${id(conversationId)}`),
+      messages: (conversationId: string, query?: ListOptions) =>
+        list<Message>(`/v1/conversations/${id(conversationId)}/messages`, 'messages', query),
+      /** The events so far, oldest first. */
+      events: (conversationId: string) => eventPages(json, `/v1/conversations/${id(conversationId)}/events`),
+      /** Stays open until `signal` aborts; resumes by itself. */
+      follow: (conversationId: string, follow?: FollowOptions) =>
+        followEvents(send, `/v1/conversations/${id(conversationId)}/events`, false, follow),
+    },
+    runs: {
+      list: (agentId: string, query?: ListOptions) =>
+        list<Run>(`/v1/agents/${id(agentId)}/runs`, 'runs', query),
+      get: async (runId: string) => (await json<{ run: Run }>('GET', `/v1/runs/${id(runId)}`)).run,
+      cancel: async (runId: string) => (await json<{ run: Run }>('POST', `/v1/runs/${id(runId)}/cancel`)).run,
+      respond: async (runId: string, input: { requestId: string; optionId: string }) =>
+        (await json<{ run: Run }>('POST', `/v1/runs/${id(runId)}/respond`, { body: input })).run,
+      /** Ends with the run; resumes by itself. */
+      follow: (runId: string, follow?: FollowOptions) =>
+        followEvents(send, `/v1/runs/${id(runId)}/events`, true, follow),
+    },
+    chat: {
+      /** Waits for the answer. `status` tells whether it is there (`completed`) or still to come. */
+      send: (input: SendInput, sendOptions: SendOptions = {}) =>
+        json<SendResult>('POST', '/api/v1/chat/send', sendRequest(input, sendOptions)),
+      /** Yields the run's events as they happen, through lost connections, until the run has ended. */
+      stream: (input: SendInput, sendOptions: SendOptions = {}) => streamSend(send, input, sendOptions),
+    },
+    limits: () => json<Limits>('GET', '/v1/limits'),
+  };
+}
+
+function sendRequest(input: SendInput, options: SendOptions): RequestOptions {
+  const headers: Record<string, string> = {};
+  if (options.idempotencyKey) headers['idempotency-key'] = options.idempotencyKey;
+  if (options.waitSeconds !== undefined) headers['prefer'] = `wait=${options.waitSeconds}`;
+  return {
+    headers,
+    body: { ...input, conversationId: input.conversationId ?? null },
+    ...(options.signal ? { signal: options.signal } : {}),
+  };
+}
+
+async function* streamSend(send: Send, input: SendInput, options: SendOptions): AsyncGenerator<Event> {
+  // One key for all tries: a stream that broke before its first event is asked for again without a second run.
+  const request = sendRequest(input, {
+    ...options,
+    idempotencyKey: options.idempotencyKey ?? crypto.randomUUID(),
+  });
+  request.headers = { ...request.headers, accept: 'text/event-stream' };
+  let runId: string | undefined;
+  let after = 0;
+  for (let attempt = 1; runId === undefined; attempt += 1) {
+    for await (const event of eventsOf(await send('POST', '/api/v1/chat/send', request), options.signal)) {
+      runId ??= (event.data as { runId?: string }).runId;
+      after = event.seq;
+      yield event;
+      if (ENDS.has(event.type)) return;
+    }
+    if (options.signal?.aborted) return;
+    if (runId === undefined && attempt === 5)
+      throw new BerthError('The stream broke five times.', { status: 0 });
+  }
+  // The connection was cut, the run goes on: take up its stream where it broke off.
+  const follow: FollowOptions = { after, ...(options.signal ? { signal: options.signal } : {}) };
+  yield* followEvents(send, `/v1/runs/${runId}/events`, true, follow);
+}
+
+async function* eventPages(
+  json: <T>(method: string, path: string, request?: RequestOptions) => Promise<T>,
+  path: string,
+): AsyncGenerator<Event> {
+  for (let after = 0; ;) {
+    const { events } = await json<{ events: Event[] }>('GET', path, { query: { after, limit: 100 } });
+    yield* events;
+    if (events.length === 0) return;
+    after = events.at(-1)!.seq;
+  }
+}
+
+/** All items of a list, page by page. */
+export async function* everyItem<T>(page: (query: ListOptions) => Promise<Page<T>>): AsyncGenerator<T> {
+  for (let cursor: string | null = null; ;) {
+    const { items, nextCursor } = await page(cursor === null ? { limit: 100 } : { limit: 100, cursor });
+    yield* items;
+    if (nextCursor === null) return;
+    cursor = nextCursor;
+  }
+}
