@@ -1,0 +1,112 @@
+import { randomBytes } from "node:crypto";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import postgres from "postgres";
+import { openDatabase } from "../../src/store/database.ts";
+import type { Database } from "../../src/store/database.ts";
+import { findEngines } from "../../src/store/embedded/engine.ts";
+import type { Engine } from "../../src/store/embedded/engine.ts";
+import { startEmbedded } from "../../src/store/embedded/server.ts";
+import type { Connection } from "../../src/store/embedded/server.ts";
+import { migrate } from "../../src/store/migrate.ts";
+import { silentLog } from "./log.ts";
+
+export interface TestEngine {
+  name: "embedded" | "system";
+  engine: Engine | undefined;
+  /** Options for `test`: skipped, with the reason, when this machine has not got the engine. */
+  options: { skip: string | false };
+}
+
+export interface TestDatabase {
+  db: Database;
+  connection: Connection;
+  /** Ends the connections and drops the database. */
+  close(): Promise<void>;
+}
+
+interface TestServer {
+  connection: Connection;
+  admin: postgres.Sql;
+}
+
+const TEMPLATE = "berth_template";
+const servers = new Map<string, Promise<TestServer>>();
+
+/** The engines on which the store is tested: the npm package's and the newest of the distribution. */
+export function engines(): TestEngine[] {
+  const found = findEngines();
+  const embedded = found.find((engine) => engine.kind === "npm");
+  const system = found.find((engine) => engine.kind === "system");
+  return [
+    {
+      name: "embedded",
+      engine: embedded,
+      options: { skip: embedded ? false : "the npm package has no PostgreSQL for this platform" },
+    },
+    {
+      name: "system",
+      engine: system,
+      options: { skip: system ? false : "no PostgreSQL 15 or newer in /usr/lib/postgresql" },
+    },
+  ];
+}
+
+/**
+ * A fresh, migrated database of its own. The first call starts one server for the whole test process in a
+ * temporary folder; both are gone when the process has ended, even when it was killed.
+ */
+export async function testDatabase(
+  options: { engine?: Engine | undefined; migrated?: boolean; pool?: number } = {},
+): Promise<TestDatabase> {
+  const engine = options.engine ?? findEngines()[0];
+  if (!engine) throw new Error("The tests need PostgreSQL: run npm install.");
+  const { admin, connection } = await serverFor(engine);
+  const name = `test_${randomBytes(8).toString("hex")}`;
+  await admin.unsafe(
+    `create database ${name} template ${options.migrated === false ? "template0" : TEMPLATE} strategy file_copy`,
+  );
+  const own = { ...connection, database: name };
+  const db = openDatabase({ connection: own, pool: options.pool ?? 8 });
+  return {
+    db,
+    connection: own,
+    async close() {
+      await db.close();
+      await admin.unsafe(`drop database ${name} with (force)`);
+    },
+  };
+}
+
+function serverFor(engine: Engine): Promise<TestServer> {
+  const running = servers.get(engine.binDir) ?? startServer(engine);
+  servers.set(engine.binDir, running);
+  return running;
+}
+
+async function startServer(engine: Engine): Promise<TestServer> {
+  // As root PostgreSQL runs under another uid, which can enter /tmp but not every TMPDIR.
+  const home = mkdtempSync(join(process.getuid?.() === 0 ? "/tmp" : tmpdir(), "berth-pg-"));
+  const { connection } = await startEmbedded({
+    home,
+    socketDir: join(home, "run"),
+    log: silentLog,
+    engines: [engine],
+    maxConnections: 400,
+    throwaway: true,
+  });
+  // A connection that keeps no event loop alive for long: the process must be able to end without being told to.
+  const admin = postgres({
+    ...connection,
+    database: "postgres",
+    max: 2,
+    idle_timeout: 1,
+    onnotice: () => {},
+  });
+  await admin.unsafe(`create database ${TEMPLATE} template template0`);
+  const template = openDatabase({ connection: { ...connection, database: TEMPLATE }, pool: 1 });
+  await migrate(template);
+  await template.close();
+  return { connection, admin };
+}
