@@ -1,0 +1,195 @@
+import { isId } from '../domain/ids.ts';
+import type { Log } from '../domain/log.ts';
+import type {
+  RunningSandbox,
+  SandboxCapabilities,
+  SandboxDriver,
+  SandboxSpec,
+} from '../domain/ports/sandbox.ts';
+import { inheritedDescriptors, prepareArea, type Area } from './area.ts';
+import { openCgroups, type Cgroups } from './cgroup/cgroups.ts';
+import { readMounts } from './cgroup/mounts.ts';
+import { launch, type Launched } from './launch.ts';
+import { launchArguments } from './launch-args.ts';
+import { markedProcesses, gone, startTime, tryKill } from './processes.ts';
+import { probe } from './probe.ts';
+import { setRlimits } from './rlimits.ts';
+import { BubblewrapSandbox } from './running.ts';
+import { prepareRunDir, prepareVolume, removeVolume, type SandboxUser } from './volume.ts';
+
+export interface BubblewrapOptions {
+  /** Folder for what all sandboxes share; other users must be able to enter it. Made when absent. */
+  areaDir: string;
+  /** Names this installation's sandboxes on the host: letters, digits and `-`. */
+  name: string;
+  log: Log;
+  bwrapPath?: string;
+  prlimitPath?: string;
+  /** False keeps away from cgroups, for hosts where they belong to somebody else. */
+  useCgroups?: boolean;
+}
+
+/** As root each agent gets a host user of its own, so that even a broken sandbox cannot read another's files. */
+const FIRST_UID = 200_000;
+const GONE_TIMEOUT_MS = 10_000;
+
+interface Host {
+  area: Area;
+  cgroups: Cgroups;
+  leaking: number[];
+}
+
+export class BubblewrapDriver implements SandboxDriver {
+  readonly name = 'bubblewrap';
+  private readonly options: Required<BubblewrapOptions>;
+  private readonly isRoot = process.getuid?.() === 0;
+  private readonly running = new Map<string, BubblewrapSandbox>();
+  private host: Promise<Host> | null = null;
+
+  constructor(options: BubblewrapOptions) {
+    if (!/^[a-z0-9-]{1,64}$/.test(options.name))
+      throw new Error(`"${options.name}" cannot name an installation.`);
+    this.options = {
+      bwrapPath: '/usr/bin/bwrap',
+      prlimitPath: '/usr/bin/prlimit',
+      useCgroups: true,
+      ...options,
+    };
+  }
+
+  capabilities(): Promise<SandboxCapabilities> {
+    const { bwrapPath, prlimitPath, areaDir } = this.options;
+    return probe({
+      driver: this,
+      programs: [
+        { path: bwrapPath, debianPackage: 'bubblewrap' },
+        { path: prlimitPath, debianPackage: 'util-linux' },
+      ],
+      areaDir,
+      isRoot: this.isRoot,
+      enforced: async () => (await this.openHost()).cgroups.enforced,
+    });
+  }
+
+  async start(spec: SandboxSpec): Promise<RunningSandbox> {
+    if (!isId(spec.id)) throw new Error(`"${spec.id}" is no id of a sandbox.`);
+    if (this.running.has(spec.id)) throw new Error(`The sandbox ${spec.id} is running already.`);
+    const host = await this.openHost();
+    const user = this.userOf(spec.slot);
+    const args = launchArguments(spec, host.area);
+    const group = host.cgroups.hierarchies.length > 0 ? host.cgroups.group(spec.id) : null;
+    await Promise.all([
+      prepareVolume(spec.volumeDir, user),
+      prepareRunDir(spec.runDir, user),
+      group?.create(spec.limits),
+    ]);
+    const launched = launch({
+      bwrap: this.options.bwrapPath,
+      args,
+      command: spec.command,
+      mark: `${this.options.name}/${spec.id}`,
+      filterFile: host.area.filterFile,
+      user,
+      leaking: host.leaking,
+    });
+    try {
+      const initPid = await launched.initPid;
+      const rlimits = {
+        limits: spec.limits,
+        enforced: host.cgroups.enforced,
+        fileBytes: spec.limits.diskBytes,
+      };
+      await Promise.all([setRlimits(this.options.prlimitPath, initPid, rlimits, user), group?.join(initPid)]);
+      const sandbox = new BubblewrapSandbox({
+        id: spec.id,
+        child: launched.child,
+        initPid,
+        group,
+        onEnd: () => this.running.delete(spec.id),
+      });
+      this.running.set(spec.id, sandbox);
+      launched.release();
+      return sandbox;
+    } catch (error) {
+      throw await this.undo(launched, group, error);
+    }
+  }
+
+  async list(): Promise<string[]> {
+    const host = await this.openHost();
+    const prefix = `${this.options.name}/`;
+    const marked = markedProcesses().flatMap(({ mark }) =>
+      mark.startsWith(prefix) ? [mark.slice(prefix.length)] : [],
+    );
+    return [...new Set([...this.running.keys(), ...host.cgroups.list(), ...marked])].filter(isId);
+  }
+
+  async remove(id: string): Promise<void> {
+    if (!isId(id)) return;
+    const running = this.running.get(id);
+    if (running) {
+      await running.kill();
+      return;
+    }
+    const host = await this.openHost();
+    const mark = `${this.options.name}/${id}`;
+    const left = markedProcesses().filter((process) => process.mark === mark);
+    const ends = left.map(({ pid }) => gone(pid, startTime(pid), GONE_TIMEOUT_MS));
+    for (const { pid } of left) tryKill(pid);
+    await host.cgroups.group(id).destroy();
+    await Promise.all(ends);
+  }
+
+  removeVolume(volumeDir: string): Promise<void> {
+    return removeVolume(volumeDir);
+  }
+
+  private userOf(slot: number): SandboxUser {
+    if (!Number.isInteger(slot) || slot < 0) throw new Error(`${slot} is no slot of an agent.`);
+    return this.isRoot ? { uid: FIRST_UID + slot, gid: FIRST_UID + slot } : null;
+  }
+
+  private openHost(): Promise<Host> {
+    if (this.host) return this.host;
+    const host = this.findHost();
+    this.host = host;
+    // A later start may find what was missing by now.
+    host.catch(() => (this.host = null));
+    return host;
+  }
+
+  private async findHost(): Promise<Host> {
+    const found = this.options.useCgroups ? readMounts() : { mounts: [], selfCgroup: '' };
+    return {
+      area: prepareArea(this.options.areaDir),
+      cgroups: await openCgroups({ ...found, name: `berth-${this.options.name}`, isRoot: this.isRoot }),
+      leaking: inheritedDescriptors(),
+    };
+  }
+
+  /** Ends what was begun and tells what bwrap said, since its own words name the cause. */
+  private async undo(
+    launched: Launched,
+    group: { destroy(): Promise<void> } | null,
+    error: unknown,
+  ): Promise<Error> {
+    launched.child.kill('SIGKILL');
+    const said = await readAll(launched.child.stderr);
+    await group?.destroy();
+    return new Error(`The sandbox did not start: ${said.trim() || String(error)}`, { cause: error });
+  }
+}
+
+async function readAll(stream: NodeJS.ReadableStream): Promise<string> {
+  let text = '';
+  try {
+    for await (const chunk of stream) text += String(chunk);
+  } catch {
+    // The stream was closed with its process; what was read until then is what there is.
+  }
+  return text.slice(0, 2000);
+}
+
+export function createBubblewrap(options: BubblewrapOptions): BubblewrapDriver {
+  return new BubblewrapDriver(options);
+}

@@ -1,0 +1,60 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { rmdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { listFolders, tryMakeFolder } from './files.ts';
+import { Group } from './group.ts';
+import {
+  findHierarchies,
+  limitControllers,
+  type Controller,
+  type FindOptions,
+  type Hierarchy,
+} from './hierarchy.ts';
+
+/** What of cgroups this host lets us use. */
+export interface Cgroups {
+  hierarchies: Hierarchy[];
+  /** Limits that the kernel enforces over a whole sandbox. */
+  enforced: Controller[];
+  group(id: string): Group;
+  /** Names of groups that exist, whoever made them. */
+  list(): string[];
+}
+
+/** Finds the hierarchies and proves each by moving a process into it; those that refuse are not used. */
+export async function openCgroups(options: FindOptions): Promise<Cgroups> {
+  const hierarchies = await provenHierarchies(findHierarchies(options));
+  return {
+    hierarchies,
+    enforced: limitControllers.filter((name) => hierarchies.some((one) => one.controllers.includes(name))),
+    group: (id) => new Group(hierarchies, id),
+    list: () => [...new Set(hierarchies.flatMap((one) => listFolders(one.parent)))],
+  };
+}
+
+/** A folder can be made where processes cannot be moved (the kernel also asks for rights on the common ancestor). */
+async function provenHierarchies(found: Hierarchy[]): Promise<Hierarchy[]> {
+  if (found.length === 0) return [];
+  const probe = spawn('/bin/cat', [], { env: {}, stdio: ['pipe', 'ignore', 'ignore'] });
+  const ended = once(probe, 'exit').catch(() => null);
+  const proven: Hierarchy[] = [];
+  const made: string[] = [];
+  try {
+    for (const hierarchy of found) {
+      const folder = join(hierarchy.parent, `probe-${process.pid}`);
+      if (!tryMakeFolder(folder)) continue;
+      made.push(folder);
+      const joined = await writeFile(join(folder, 'cgroup.procs'), String(probe.pid)).then(
+        () => true,
+        () => false,
+      );
+      if (joined) proven.push(hierarchy);
+    }
+  } finally {
+    probe.kill('SIGKILL');
+    await ended;
+    await Promise.all(made.map((folder) => rmdir(folder).catch(() => null)));
+  }
+  return proven;
+}

@@ -1,0 +1,60 @@
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+
+/** Content of a cgroup file, or null when there is none (the group is gone, or the kernel does not know the file). */
+export function readText(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return null;
+  }
+}
+
+/** The number of a line `<key> <number>`, or of a file that holds nothing else when no key is given. */
+export function readNumber(path: string, key?: string): number | null {
+  const text = readText(path);
+  if (text === null) return null;
+  if (key === undefined) return toNumber(text.trim());
+  for (const line of text.split('\n')) {
+    if (line.startsWith(`${key} `)) return toNumber(line.slice(key.length + 1));
+  }
+  return null;
+}
+
+export function readPids(group: string): number[] {
+  const text = readText(`${group}/cgroup.procs`) ?? '';
+  return text.split('\n').filter(Boolean).map(Number);
+}
+
+export function tryWrite(path: string, value: string): boolean {
+  try {
+    writeFileSync(path, value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Makes the folder; whether it is there afterwards. */
+export function tryMakeFolder(path: string): boolean {
+  try {
+    mkdirSync(path, { recursive: true });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function listFolders(path: string): string[] {
+  try {
+    return readdirSync(path, { withFileTypes: true }).flatMap((entry) =>
+      entry.isDirectory() ? [entry.name] : [],
+    );
+  } catch {
+    return [];
+  }
+}
+
+function toNumber(text: string): number | null {
+  const value = Number(text);
+  return text === '' || !Number.isFinite(value) ? null : value;
+}

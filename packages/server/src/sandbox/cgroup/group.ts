@@ -1,0 +1,143 @@
+import { existsSync } from 'node:fs';
+import { mkdir, rmdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { SandboxLimits, SandboxStats } from '../../domain/ports/sandbox.ts';
+import { tryKill } from '../processes.ts';
+import { readNumber, readPids, tryWrite } from './files.ts';
+import type { Controller, Hierarchy } from './hierarchy.ts';
+
+const CPU_PERIOD_US = 100_000;
+const EMPTY_TIMEOUT_MS = 10_000;
+
+/** The cgroup of one sandbox: a folder of the same name in every hierarchy that could be written. */
+export class Group {
+  private readonly folders: { hierarchy: Hierarchy; path: string }[];
+
+  constructor(hierarchies: Hierarchy[], id: string) {
+    this.folders = hierarchies.map((hierarchy) => ({ hierarchy, path: join(hierarchy.parent, id) }));
+  }
+
+  /** Makes the folders and sets the limits; throws when a limit cannot be set, since it would only be claimed. */
+  async create(limits: SandboxLimits): Promise<void> {
+    await Promise.all(
+      this.folders.map(async ({ hierarchy, path }) => {
+        await mkdir(path, { recursive: true });
+        for (const [file, value] of limitFiles(hierarchy, limits)) await writeFile(join(path, file), value);
+        // Without swap the memory limit is the whole truth; kernels without swap accounting lack these files.
+        if (hierarchy.controllers.includes('memory')) {
+          if (hierarchy.version === 2) tryWrite(join(path, 'memory.swap.max'), '0');
+          else tryWrite(join(path, 'memory.memsw.limit_in_bytes'), String(limits.memoryBytes));
+        }
+      }),
+    );
+  }
+
+  async join(pid: number): Promise<void> {
+    await Promise.all(this.folders.map(({ path }) => writeFile(join(path, 'cgroup.procs'), String(pid))));
+  }
+
+  pids(): number[] {
+    return [...new Set(this.folders.flatMap(({ path }) => readPids(path)))];
+  }
+
+  /** Times that the kernel killed a process of this sandbox for want of memory. */
+  oomKills(): number {
+    const memory = this.folderOf('memory');
+    if (!memory) return 0;
+    return (
+      readNumber(
+        join(memory.path, memory.version === 2 ? 'memory.events' : 'memory.oom_control'),
+        'oom_kill',
+      ) ?? 0
+    );
+  }
+
+  /** CPU time so far, memory without page cache, processes and threads. */
+  stats(): SandboxStats {
+    const memory = this.folderOf('memory');
+    const pids = this.folderOf('pids');
+    return {
+      cpuMicros: this.cpuMicros(),
+      memoryBytes: memory ? memoryBytes(memory) : 0,
+      pids: (pids && readNumber(join(pids.path, 'pids.current'))) ?? this.pids().length,
+    };
+  }
+
+  /** Sends SIGKILL to everything inside. A version 2 group does that at once; elsewhere forking is closed first. */
+  kill(): void {
+    const atOnce = this.folders.some(
+      ({ hierarchy, path }) => hierarchy.version === 2 && tryWrite(join(path, 'cgroup.kill'), '1'),
+    );
+    if (atOnce) return;
+    const pids = this.folderOf('pids');
+    if (pids) tryWrite(join(pids.path, 'pids.max'), '0');
+    for (const pid of this.pids()) tryKill(pid);
+  }
+
+  /** Kills until nothing is left, then removes the folders. Throws when something will not die within ten seconds. */
+  async destroy(): Promise<void> {
+    const deadline = Date.now() + EMPTY_TIMEOUT_MS;
+    for (let waitMs = 1; !(await this.removeFolders()); waitMs = Math.min(waitMs * 2, 50)) {
+      if (Date.now() > deadline)
+        throw new Error(`Processes ${this.pids().join(', ')} of a sandbox do not end.`);
+      this.kill();
+      await delay(waitMs);
+    }
+  }
+
+  private async removeFolders(): Promise<boolean> {
+    const removed = await Promise.all(
+      this.folders.map(({ path }) =>
+        rmdir(path).then(
+          () => true,
+          (error: NodeJS.ErrnoException) => error.code === 'ENOENT',
+        ),
+      ),
+    );
+    return removed.every(Boolean);
+  }
+
+  private cpuMicros(): number {
+    for (const { hierarchy, path } of this.folders) {
+      if (hierarchy.version === 2) {
+        const micros = readNumber(join(path, 'cpu.stat'), 'usage_usec');
+        if (micros !== null) return micros;
+      }
+      const nanos = readNumber(join(path, 'cpuacct.usage'));
+      if (nanos !== null) return Math.round(nanos / 1000);
+    }
+    return 0;
+  }
+
+  private folderOf(controller: Controller): { version: 1 | 2; path: string } | null {
+    const found = this.folders.find(({ hierarchy }) => hierarchy.controllers.includes(controller));
+    return found && existsSync(found.path) ? { version: found.hierarchy.version, path: found.path } : null;
+  }
+}
+
+function limitFiles(hierarchy: Hierarchy, limits: SandboxLimits): [file: string, value: string][] {
+  const quotaUs = Math.max(1000, Math.round(limits.cpus * CPU_PERIOD_US));
+  const files: Record<Controller, [string, string][]> =
+    hierarchy.version === 2
+      ? {
+          memory: [['memory.max', String(limits.memoryBytes)]],
+          cpu: [['cpu.max', `${quotaUs} ${CPU_PERIOD_US}`]],
+          pids: [['pids.max', String(limits.pids)]],
+        }
+      : {
+          memory: [['memory.limit_in_bytes', String(limits.memoryBytes)]],
+          cpu: [
+            ['cpu.cfs_period_us', String(CPU_PERIOD_US)],
+            ['cpu.cfs_quota_us', String(quotaUs)],
+          ],
+          pids: [['pids.max', String(limits.pids)]],
+        };
+  return hierarchy.controllers.flatMap((controller) => files[controller]);
+}
+
+function memoryBytes({ version, path }: { version: 1 | 2; path: string }): number {
+  const file = join(path, 'memory.stat');
+  const anonymous = readNumber(file, version === 2 ? 'anon' : 'total_rss') ?? 0;
+  return anonymous + (readNumber(file, version === 2 ? 'shmem' : 'total_shmem') ?? 0);
+}

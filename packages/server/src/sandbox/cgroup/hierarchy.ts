@@ -1,0 +1,109 @@
+import { totalmem } from 'node:os';
+import { join } from 'node:path';
+import { readPids, readText, tryMakeFolder, tryWrite } from './files.ts';
+import { ownFolder, type CgroupMount } from './mounts.ts';
+
+/** The controllers that limits are made of. */
+export type Controller = 'memory' | 'cpu' | 'pids';
+export const limitControllers: readonly Controller[] = ['memory', 'cpu', 'pids'];
+
+/** A hierarchy that sandboxes join, with the folder that holds a folder for each of them. */
+export interface Hierarchy {
+  version: 1 | 2;
+  parent: string;
+  /** Those of this hierarchy that limit our sandboxes; empty where it only counts and kills. */
+  controllers: Controller[];
+}
+
+/** The part of the machine's memory that all sandboxes together may take, so that the service keeps the rest. */
+const MEMORY_SHARE = 0.9;
+/** Where the service's own processes go when version 2 forbids processes beside groups with controllers. */
+const LEAF = 'berth-service';
+
+export interface FindOptions {
+  mounts: CgroupMount[];
+  selfCgroup: string;
+  /** Name of the folder that holds the sandboxes' folders. */
+  name: string;
+  isRoot: boolean;
+}
+
+/**
+ * The hierarchies that can be written, version 2 first. As root our folder lies at the top of the mount, so that a
+ * later service process finds it wherever it was started; otherwise in the folder that was delegated to the service.
+ */
+export function findHierarchies(options: FindOptions): Hierarchy[] {
+  const found: Hierarchy[] = [];
+  const missing = new Set<Controller>(limitControllers);
+  for (const mount of options.mounts.toSorted((a, b) => b.version - a.version)) {
+    const hierarchy =
+      mount.version === 2 ? openVersion2(mount, options) : openVersion1(mount, options, missing);
+    if (!hierarchy) continue;
+    // Version 2 counts CPU time even without controllers; a group that limits nothing is joined only where it counts.
+    if (hierarchy.controllers.length === 0 && found.some((one) => one.version === 2)) continue;
+    for (const controller of hierarchy.controllers) missing.delete(controller);
+    found.push(hierarchy);
+  }
+  return found;
+}
+
+function baseOf(mount: CgroupMount, options: FindOptions): string | null {
+  if (options.isRoot) return mount.mountPoint;
+  const own = ownFolder(mount, options.selfCgroup);
+  return own?.endsWith(`/${LEAF}`) ? own.slice(0, -LEAF.length - 1) : own;
+}
+
+function openVersion1(mount: CgroupMount, options: FindOptions, missing: Set<Controller>): Hierarchy | null {
+  const controllers = limitControllers.filter(
+    (name) => missing.has(name) && mount.controllers.includes(name),
+  );
+  const useful = controllers.length > 0 || mount.controllers.includes('cpuacct');
+  const base = useful ? baseOf(mount, options) : null;
+  if (base === null) return null;
+  const parent = join(base, options.name);
+  if (!tryMakeFolder(parent)) return null;
+  if (controllers.includes('memory')) {
+    tryWrite(join(parent, 'memory.use_hierarchy'), '1');
+    tryWrite(join(parent, 'memory.limit_in_bytes'), String(sharedMemoryBytes()));
+  }
+  return { version: 1, parent, controllers };
+}
+
+function openVersion2(mount: CgroupMount, options: FindOptions): Hierarchy | null {
+  const base = baseOf(mount, options);
+  if (base === null) return null;
+  const parent = join(base, options.name);
+  if (!tryMakeFolder(parent)) return null;
+  const available = words(readText(join(base, 'cgroup.controllers')));
+  const wanted = limitControllers.filter((name) => available.includes(name));
+  enable(base, wanted);
+  enable(parent, wanted);
+  const enabled = words(readText(join(parent, 'cgroup.subtree_control')));
+  const controllers = wanted.filter((name) => enabled.includes(name));
+  if (controllers.includes('memory')) tryWrite(join(parent, 'memory.max'), String(sharedMemoryBytes()));
+  return { version: 2, parent, controllers };
+}
+
+/** Hands controllers down to a folder's children. A folder with processes refuses that, so those move to a leaf first. */
+function enable(folder: string, controllers: Controller[]): void {
+  const enabled = words(readText(join(folder, 'cgroup.subtree_control')));
+  const missing = controllers.filter((name) => !enabled.includes(name));
+  if (missing.length === 0) return;
+  const request = missing.map((name) => `+${name}`).join(' ');
+  const control = join(folder, 'cgroup.subtree_control');
+  if (tryWrite(control, request)) return;
+  // Only the real root has no type; it may hold processes, so the refusal has another reason there.
+  if (readText(join(folder, 'cgroup.type')) === null) return;
+  const leaf = join(folder, LEAF);
+  if (!tryMakeFolder(leaf)) return;
+  for (const pid of readPids(folder)) tryWrite(join(leaf, 'cgroup.procs'), String(pid));
+  tryWrite(control, request);
+}
+
+function sharedMemoryBytes(): number {
+  return Math.floor(totalmem() * MEMORY_SHARE);
+}
+
+function words(text: string | null): string[] {
+  return (text ?? '').split(/\s+/).filter(Boolean);
+}

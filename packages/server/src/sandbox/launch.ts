@@ -1,0 +1,94 @@
+import { spawn, type ChildProcessByStdio, type StdioOptions } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import type { Readable, Writable } from 'node:stream';
+import { fds } from './launch-args.ts';
+import type { SandboxUser } from './volume.ts';
+
+export type Child = ChildProcessByStdio<Writable, Readable, Readable>;
+
+export interface Launched {
+  child: Child;
+  /** Host pid of the sandbox's own init, once its namespaces exist; its program does not run before `release`. */
+  initPid: Promise<number>;
+  release(): void;
+}
+
+export interface LaunchRequest {
+  bwrap: string;
+  /** NUL-separated, see `launchArguments`. */
+  args: Buffer;
+  command: string[];
+  /** Stands in the command line, so that a later service process finds what an earlier one left. */
+  mark: string;
+  filterFile: string;
+  user: SandboxUser;
+  /** Descriptors of the service that would leak into the sandbox, see `inheritedDescriptors`. */
+  leaking: number[];
+}
+
+export const MARK_VARIABLE = 'BERTH_SANDBOX';
+
+/** Starts bwrap and stops it right before the sandbox's program, so that limits can be set without a race. */
+export function launch(request: LaunchRequest): Launched {
+  const filter = openSync(request.filterFile, 'r');
+  try {
+    const child = spawn(request.bwrap, commandLine(request), {
+      env: {},
+      cwd: '/',
+      ...request.user,
+      stdio: stdio(filter, request.leaking),
+    }) as Child;
+    const pipe = (fd: number): NodeJS.ReadWriteStream => child.stdio[fd] as unknown as NodeJS.ReadWriteStream;
+    for (const fd of [fds.args, fds.info, fds.block]) pipe(fd).on('error', () => {});
+    pipe(fds.args).end(request.args);
+    return {
+      child,
+      initPid: readInitPid(child, pipe(fds.info)),
+      release: () => pipe(fds.block).end('x'),
+    };
+  } finally {
+    closeSync(filter);
+  }
+}
+
+/** The mark is set before the other arguments, whose `--clearenv` takes it out of the sandbox's environment again. */
+function commandLine(request: LaunchRequest): string[] {
+  const closeLeaking = request.leaking.flatMap((fd) => (isOurs(fd) ? [] : ['--args', String(fd)]));
+  const args = ['--args', String(fds.args)];
+  return ['--setenv', MARK_VARIABLE, request.mark, ...closeLeaking, ...args, '--', ...request.command];
+}
+
+/** Leaking descriptors are covered with /dev/null, which bwrap reads as a list of no arguments and then closes. */
+function stdio(filter: number, leaking: number[]): StdioOptions {
+  const list: (number | 'pipe' | 'ignore')[] = ['pipe', 'pipe', 'pipe', 'pipe', filter, 'pipe', 'pipe'];
+  for (const fd of leaking) {
+    if (isOurs(fd)) continue;
+    while (list.length < fd) list.push('ignore');
+    list[fd] = devNull();
+  }
+  return list;
+}
+
+const isOurs = (fd: number): boolean => fd <= fds.block;
+
+let devNullFd: number | null = null;
+function devNull(): number {
+  return (devNullFd ??= openSync('/dev/null', 'r'));
+}
+
+/** The information is JSON that arrives in several writes. */
+function readInitPid(child: Child, info: NodeJS.ReadWriteStream): Promise<number> {
+  const found = new Promise<number>((resolve, reject) => {
+    let text = '';
+    info.on('data', (chunk: Buffer) => {
+      text += chunk.toString();
+      const pid = /"child-pid":\s*(\d+)\b[^]*\}/.exec(text)?.[1];
+      if (pid) resolve(Number(pid));
+    });
+    child.once('error', reject);
+    child.once('exit', (code, signal) => reject(new Error(`bwrap ended with ${signal ?? code}.`)));
+  });
+  // Whoever launched may have failed before it waits for this.
+  found.catch(() => {});
+  return found;
+}

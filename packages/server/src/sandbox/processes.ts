@@ -1,0 +1,53 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { MARK_VARIABLE } from './launch.ts';
+
+/** The 22nd field of /proc/<pid>/stat (proc_pid_stat(5)): tells a process from a later one with the same number. */
+export function startTime(pid: number): string | null {
+  return statFields(pid)?.[19] ?? null;
+}
+
+/** Fields after the program's name, which may hold blanks and brackets; null when there is no such process. */
+export function statFields(pid: number): string[] | null {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return text.slice(text.lastIndexOf(')') + 2).split(' ');
+  } catch {
+    return null;
+  }
+}
+
+export function allPids(): number[] {
+  return readdirSync('/proc').flatMap((name) => (/^\d+$/.test(name) ? [Number(name)] : []));
+}
+
+/** Marks of the bwrap processes on this host, with their pids. */
+export function markedProcesses(): { pid: number; mark: string }[] {
+  return allPids().flatMap((pid) => {
+    try {
+      const args = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+      return args[1] === '--setenv' && args[2] === MARK_VARIABLE && args[3] ? [{ pid, mark: args[3] }] : [];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** Waits until a process (told by its start time) is gone. Zombies count as gone: they run nothing any more. */
+export async function gone(pid: number, since: string | null, timeoutMs: number): Promise<void> {
+  const deadline = Date.now() + timeoutMs;
+  for (let waitMs = 1; ; waitMs = Math.min(waitMs * 2, 50)) {
+    const fields = statFields(pid);
+    if (!fields || fields[0] === 'Z' || fields[19] !== since) return;
+    if (Date.now() > deadline) throw new Error(`Process ${pid} of a sandbox does not end.`);
+    await delay(waitMs);
+  }
+}
+
+export function tryKill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It ended by itself.
+  }
+}

@@ -1,0 +1,71 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, chown, lstat, mkdir, readdir, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** Host user and group of a sandbox; null where the service is no root and everything runs as the service itself. */
+export type SandboxUser = { uid: number; gid: number } | null;
+
+/** Makes `workspace/` and `home/`, owned by the sandbox's user and closed for all others. */
+export async function prepareVolume(volumeDir: string, user: SandboxUser): Promise<void> {
+  for (const folder of [volumeDir, join(volumeDir, 'workspace'), join(volumeDir, 'home')]) {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    // A sandbox may take away its own rights on these, and then could never start again.
+    await chmod(folder, 0o700);
+    if (user) await chown(folder, user.uid, user.gid);
+  }
+}
+
+/** Lets the sandbox's user, and nobody else, enter the folder and connect to the sockets that are in it. */
+export async function prepareRunDir(runDir: string, user: SandboxUser): Promise<void> {
+  await mkdir(runDir, { recursive: true, mode: 0o700 });
+  if (!user) return;
+  await chown(runDir, 0, user.gid);
+  await chmod(runDir, 0o750);
+  for (const entry of await readdir(runDir, { withFileTypes: true })) {
+    // The folder keeps others out. Connecting to a socket takes the right to write to it.
+    if (entry.isSocket()) await chmod(join(runDir, entry.name), 0o666);
+    else if (entry.isFile()) await chmod(join(runDir, entry.name), 0o644);
+  }
+}
+
+/**
+ * Deletes a volume as the user who owns it, so that whatever a sandbox left there (links above all) reaches no further
+ * than the sandbox itself could. Idempotent.
+ */
+export async function removeVolume(volumeDir: string): Promise<void> {
+  const stat = await lstat(volumeDir).catch(ignoreMissing);
+  if (!stat) return;
+  if (!stat.isDirectory()) throw new Error(`${volumeDir} is not a folder, so it is no volume.`);
+  const isRoot = process.getuid?.() === 0;
+  const user = isRoot ? { uid: stat.uid, gid: stat.gid } : null;
+  const folders = [join(volumeDir, 'workspace'), join(volumeDir, 'home')];
+  const first = await run('/bin/rm', ['-rf', '--one-file-system', '--', ...folders], user);
+  if (first.code !== 0) {
+    // Folders that their owner may not enter: the owner may change that. Links are not followed.
+    await run('/bin/chmod', ['-R', 'u+rwX', '--', ...folders], user);
+    const second = await run('/bin/rm', ['-rf', '--one-file-system', '--', ...folders], user);
+    if (second.code !== 0)
+      throw new Error(`The volume ${volumeDir} cannot be removed: ${second.errors.slice(0, 500)}`);
+  }
+  await rmdir(volumeDir).catch(ignoreMissing);
+}
+
+async function run(
+  file: string,
+  args: string[],
+  user: SandboxUser,
+): Promise<{ code: number | null; errors: string }> {
+  const child = spawn(file, args, { ...user, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] });
+  let errors = '';
+  child.stderr.on('data', (chunk: Buffer) => {
+    if (errors.length < 4096) errors += chunk.toString();
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, errors };
+}
+
+function ignoreMissing(error: NodeJS.ErrnoException): null {
+  if (error.code === 'ENOENT') return null;
+  throw error;
+}
