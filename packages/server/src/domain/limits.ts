@@ -10,6 +10,7 @@ export const limits = {
   gitUrlChars: 2_000,
   refChars: 255,
   manifestBytes: 64 * 1024,
+  instructionsBytes: 1024 * 1024,
   pageDefault: 50,
   pageMax: 100,
   idempotencyKeyChars: 255,

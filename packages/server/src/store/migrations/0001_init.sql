@@ -21,8 +21,11 @@ create table agents (
   generation integer not null default 0,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
-  deleted_at timestamptz
+  deleted_at timestamptz,
+  -- When the host had removed what it kept of a deleted agent: its volume and repository.
+  purged_at timestamptz
 );
+create index agents_unpurged on agents (id) where deleted_at is not null and purged_at is null;
 create index agents_org on agents (org_id, id desc) where deleted_at is null;
 
 create table api_keys (
@@ -74,6 +77,7 @@ create table deployments (
   activated_at timestamptz
 );
 create index deployments_agent on deployments (agent_id, id desc);
+create index deployments_pending on deployments (agent_id, id) where status = 'pending';
 
 create table conversations (
   id uuid primary key,

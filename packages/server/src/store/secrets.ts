@@ -1,0 +1,73 @@
+import type { Sealed } from '../domain/box.ts';
+import type { Database, Sql } from './database.ts';
+
+export interface SecretRow {
+  id: string;
+  key: string;
+  hosts: string[];
+  updatedAt: Date;
+}
+
+export interface SealedSecret extends Sealed {
+  key: string;
+  hosts: string[];
+}
+
+const sealedColumns = (sql: Sql) => sql`
+  key, hosts, sealed_value as sealed, wrapped_key as "wrappedKey", kek_id as "kekId"`;
+
+export type SecretStore = ReturnType<typeof createSecretStore>;
+
+/** Values come in and go out sealed; this file could not read one. */
+export function createSecretStore(db: Database) {
+  return {
+    async list(
+      agentId: string,
+      { before, limit }: { before: string | null; limit: number },
+    ): Promise<SecretRow[]> {
+      const { sql } = db;
+      return sql<SecretRow[]>`
+        select id, key, hosts, updated_at as "updatedAt" from secrets
+        where agent_id = ${agentId} ${before === null ? sql`` : sql`and id < ${before}`}
+        order by id desc limit ${limit}`;
+    },
+
+    /** Secrets of the agent other than `key`. */
+    async countOthers(agentId: string, key: string): Promise<number> {
+      const rows = await db.sql<{ count: number }[]>`
+        select count(*)::int as count from secrets where agent_id = ${agentId} and key <> ${key}`;
+      return rows[0]!.count;
+    },
+
+    /** Sets or rotates; a rotated one keeps its place in the list. */
+    async put(
+      id: string,
+      agentId: string,
+      { key, hosts, sealed, wrappedKey, kekId }: SealedSecret,
+    ): Promise<void> {
+      await db.sql`
+        insert into secrets (id, agent_id, key, hosts, sealed_value, wrapped_key, kek_id)
+        values (${id}, ${agentId}, ${key}, ${hosts}::text[], ${sealed}, ${wrappedKey}, ${kekId})
+        on conflict (agent_id, key) do update set
+          hosts = excluded.hosts, sealed_value = excluded.sealed_value, wrapped_key = excluded.wrapped_key,
+          kek_id = excluded.kek_id, updated_at = now()`;
+    },
+
+    async remove(agentId: string, key: string): Promise<boolean> {
+      const result = await db.sql`delete from secrets where agent_id = ${agentId} and key = ${key}`;
+      return result.count === 1;
+    },
+
+    async removeAllOfAgent(agentId: string): Promise<void> {
+      await db.sql`delete from secrets where agent_id = ${agentId}`;
+    },
+
+    async sealedOf(agentId: string, keys: string[] | null = null): Promise<SealedSecret[]> {
+      const { sql } = db;
+      return sql<SealedSecret[]>`
+        select ${sealedColumns(sql)} from secrets
+        where agent_id = ${agentId} ${keys === null ? sql`` : sql`and key = any(${keys}::text[])`}
+        order by key`;
+    },
+  };
+}
