@@ -1,0 +1,144 @@
+import { GatewayClient } from './http.ts';
+import { SseReader } from './sse.ts';
+import { ModelError } from './wire.ts';
+import type { ModelReply, ReplySink, RequestParts, Wire } from './wire.ts';
+
+export interface RetryPolicy {
+  attempts: number;
+  baseMs: number;
+  maxMs: number;
+}
+
+export const defaultRetry: RetryPolicy = { attempts: 6, baseMs: 500, maxMs: 15_000 };
+
+export interface ModelOptions {
+  gateway: GatewayClient;
+  wire: Wire;
+  provider: string;
+  model: string;
+  token: string;
+  retry: RetryPolicy;
+}
+
+export interface CallOptions extends Omit<RequestParts, 'model' | 'maxOutputTokens'> {
+  sessionId: string;
+  signal: AbortSignal;
+  sink: ReplySink;
+}
+
+/** The agent's model: one call is one streamed answer, tried again as long as nothing of it was shown. */
+export class Model {
+  readonly #options: ModelOptions;
+  readonly #headers: Record<string, string>;
+  #maxOutputTokens = 16_384;
+
+  constructor(options: ModelOptions) {
+    this.#options = options;
+    this.#headers = options.wire.headers(options.token);
+  }
+
+  get wire(): Wire {
+    return this.#options.wire;
+  }
+
+  /** Rejects with ModelError, or with the signal's reason. */
+  async call(call: CallOptions): Promise<ModelReply> {
+    for (let attempt = 1; ; attempt++) {
+      const sink = new CoalescingSink(call.sink);
+      try {
+        return await this.#once(call, sink);
+      } catch (error) {
+        sink.flush();
+        if (!(error instanceof ModelError) || sink.shown) throw error;
+        if (this.#lowerOutputLimit(error)) continue;
+        if (!error.retryable || attempt >= this.#options.retry.attempts) throw error;
+        await pause(error.retryAfterMs ?? this.#backoffMs(attempt), call.signal);
+      }
+    }
+  }
+
+  async #once(call: CallOptions, sink: CoalescingSink): Promise<ModelReply> {
+    const { gateway, wire, provider, model } = this.#options;
+    const reader = wire.reader(sink);
+    const events = new SseReader((data) => reader.event(data));
+    await gateway.post({
+      path: `/llm/${provider}${wire.path}`,
+      headers: { ...this.#headers, 'x-berth-session': call.sessionId },
+      body: wire.body({ ...call, model, maxOutputTokens: this.#maxOutputTokens }),
+      signal: call.signal,
+      onData: (chunk) => events.push(chunk),
+    });
+    events.end();
+    sink.flush();
+    return reader.finish();
+  }
+
+  /** Full jitter: many agents that met the same 429 do not come back at the same moment. */
+  #backoffMs(attempt: number): number {
+    const { baseMs, maxMs } = this.#options.retry;
+    return Math.random() * Math.min(maxMs, baseMs * 2 ** attempt);
+  }
+
+  /** Older models of the Anthropic wire allow less output than we ask for, and say how much. */
+  #lowerOutputLimit(error: ModelError): boolean {
+    const allowed = Number(/max_tokens: \d+ > (\d+)/.exec(error.message)?.[1] ?? 0);
+    if (allowed < 1 || allowed >= this.#maxOutputTokens) return false;
+    this.#maxOutputTokens = allowed;
+    return true;
+  }
+}
+
+/**
+ * Joins what one read of the socket brought, though HTTP hands it on chunk by chunk: the tick's end comes after the last
+ * of them. Order is kept; text and thought are never mixed.
+ */
+class CoalescingSink implements ReplySink {
+  readonly #target: ReplySink;
+  #kind: 'text' | 'thought' = 'text';
+  #waiting = '';
+  shown = false;
+
+  constructor(target: ReplySink) {
+    this.#target = target;
+  }
+
+  text(delta: string): void {
+    this.#add('text', delta);
+  }
+
+  thought(delta: string): void {
+    this.#add('thought', delta);
+  }
+
+  flush(): void {
+    if (this.#waiting === '') return;
+    const text = this.#waiting;
+    this.#waiting = '';
+    this.shown = true;
+    this.#target[this.#kind](text);
+  }
+
+  #add(kind: 'text' | 'thought', delta: string): void {
+    if (kind !== this.#kind) {
+      this.flush();
+      this.#kind = kind;
+    }
+    if (this.#waiting === '') process.nextTick(() => this.flush());
+    this.#waiting += delta;
+  }
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason);
+    const abort = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', abort);
+      resolve();
+    }, ms);
+    signal.addEventListener('abort', abort, { once: true });
+  });
+}

@@ -1,0 +1,124 @@
+import { StringDecoder } from 'node:string_decoder';
+import type { Readable, Writable } from 'node:stream';
+
+const maxLineChars = 64 * 1024 * 1024;
+
+/** An error with a JSON-RPC code (JSON-RPC 2.0, section 5.1); its text goes to the other side. */
+export class RpcError extends Error {
+  readonly code: number;
+  readonly data: unknown;
+
+  constructor(code: number, message: string, data?: unknown) {
+    super(message);
+    this.code = code;
+    this.data = data;
+  }
+}
+
+type Params = Record<string, unknown>;
+
+export interface RpcHandlers {
+  requests: Record<string, (params: Params) => unknown>;
+  notifications: Record<string, (params: Params) => void>;
+}
+
+/** JSON-RPC 2.0, one message a line. Resolves when the input has ended. */
+export class RpcServer {
+  readonly #output: Writable;
+  readonly #handlers: RpcHandlers;
+  #waiting = '';
+
+  constructor(output: Writable, handlers: RpcHandlers) {
+    this.#output = output;
+    this.#handlers = handlers;
+  }
+
+  serve(input: Readable): Promise<void> {
+    const decoder = new StringDecoder('utf8');
+    let rest = '';
+    input.on('data', (chunk: Buffer) => {
+      const text = decoder.write(chunk);
+      let from = 0;
+      for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n', from)) {
+        const line = rest === '' ? text.slice(from, end) : rest + text.slice(from, end);
+        rest = '';
+        from = end + 1;
+        if (line.trim() !== '') this.#line(line);
+      }
+      if (from < text.length) rest += text.slice(from);
+      // The other side is the service itself; this only bounds the memory that its error could take.
+      if (rest.length > maxLineChars) rest = '';
+    });
+    return new Promise((resolve) => {
+      input.on('end', resolve);
+      input.on('error', () => resolve());
+    });
+  }
+
+  /** Lines of one turn of the event loop leave in one write. */
+  write(line: string): void {
+    if (this.#waiting === '') setImmediate(() => this.flush());
+    this.#waiting += line;
+  }
+
+  flush(): void {
+    const text = this.#waiting;
+    this.#waiting = '';
+    if (text !== '') this.#output.write(text);
+  }
+
+  #line(line: string): void {
+    let message: unknown;
+    try {
+      message = JSON.parse(line);
+    } catch {
+      return this.#fail(null, new RpcError(-32700, 'The line is not JSON.'));
+    }
+    if (typeof message !== 'object' || message === null || Array.isArray(message)) {
+      return this.#fail(null, new RpcError(-32600, 'A message is a JSON object.'));
+    }
+    const { id, method, params } = message as Params;
+    // A response; we ask nothing, so it belongs to nothing.
+    if (typeof method !== 'string') return;
+    const given = typeof params === 'object' && params !== null ? (params as Params) : {};
+    if (id === undefined) return this.#notification(method, given);
+    if (typeof id !== 'string' && typeof id !== 'number') {
+      return this.#fail(null, new RpcError(-32600, 'An id is a text or a number.'));
+    }
+    void this.#request(id, method, given);
+  }
+
+  #notification(method: string, params: Params): void {
+    try {
+      if (Object.hasOwn(this.#handlers.notifications, method)) this.#handlers.notifications[method]?.(params);
+    } catch (error) {
+      process.stderr.write(`${method}: ${String(error)}\n`);
+    }
+  }
+
+  async #request(id: string | number, method: string, params: Params): Promise<void> {
+    try {
+      const handler = Object.hasOwn(this.#handlers.requests, method)
+        ? this.#handlers.requests[method]
+        : undefined;
+      if (!handler) throw new RpcError(-32601, `There is no method "${method}".`);
+      const result = (await handler(params)) ?? {};
+      this.write(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${JSON.stringify(result)}}\n`);
+    } catch (error) {
+      this.#fail(id, error);
+    }
+  }
+
+  #fail(id: string | number | null, error: unknown): void {
+    const known = error instanceof RpcError;
+    if (!known) process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+    const shape = known
+      ? {
+          code: error.code,
+          message: error.message,
+          ...(error.data === undefined ? {} : { data: error.data }),
+        }
+      : { code: -32603, message: 'The harness met an error of its own.', data: { code: 'harness_error' } };
+    this.write(`${JSON.stringify({ jsonrpc: '2.0', id, error: shape })}\n`);
+  }
+}

@@ -1,0 +1,77 @@
+/** What the host tells by environment variables (docs/design/sandbox-launch.md). */
+export interface Settings {
+  commit: string;
+  /** `<provider>/<model_name>` */
+  provider: string;
+  model: string;
+  wire: 'anthropic' | 'openai-chat';
+  token: string;
+  /** argv of another agent; null = the built-in one. */
+  command: string[] | null;
+}
+
+/** The places of the launch contract; tests without a sandbox use others. */
+export interface Paths {
+  workspace: string;
+  home: string;
+  archive: string;
+  gatewaySocket: string;
+}
+
+export const sandboxPaths: Paths = {
+  workspace: '/workspace',
+  home: '/home/agent',
+  archive: '/run/berth/release.tar',
+  gatewaySocket: '/run/berth/gateway.sock',
+};
+
+/** Ends the launcher with a code of the contract and one line on stderr. */
+export class LaunchError extends Error {
+  readonly exitCode: number;
+
+  constructor(exitCode: number, message: string) {
+    super(message);
+    this.exitCode = exitCode;
+  }
+}
+
+export function readSettings(env: NodeJS.ProcessEnv): Settings {
+  const commit = required(env, 'BERTH_COMMIT', /^[0-9a-f]{40,64}$/, 'a full commit id');
+  const fullModel = required(env, 'BERTH_MODEL', /^[^/\s]+\/\S+$/, '<provider>/<model_name>');
+  const wire = required(env, 'BERTH_MODEL_WIRE', /^(anthropic|openai-chat)$/, 'anthropic or openai-chat');
+  const token = required(env, 'BERTH_MODEL_TOKEN', /^[\x21-\x7e]+$/, "the sandbox's token");
+  const slash = fullModel.indexOf('/');
+  return {
+    commit,
+    provider: fullModel.slice(0, slash),
+    model: fullModel.slice(slash + 1),
+    wire: wire as Settings['wire'],
+    token,
+    command: readCommand(env['BERTH_HARNESS_COMMAND']),
+  };
+}
+
+function required(env: NodeJS.ProcessEnv, name: string, pattern: RegExp, meaning: string): string {
+  const value = env[name] ?? '';
+  // The value is not shown, since one of them is a token.
+  if (!pattern.test(value)) throw new LaunchError(78, `${name} must be ${meaning}.`);
+  return value;
+}
+
+function readCommand(text: string | undefined): string[] | null {
+  if (text === undefined) return null;
+  try {
+    const argv: unknown = JSON.parse(text);
+    if (
+      Array.isArray(argv) &&
+      argv.length > 0 &&
+      argv.every((part) => typeof part === 'string') &&
+      argv[0] !== ''
+    ) {
+      return argv;
+    }
+  } catch {
+    // Falls through to the one message for every wrong shape.
+  }
+  throw new LaunchError(78, 'BERTH_HARNESS_COMMAND must be a JSON array of texts, the program first.');
+}

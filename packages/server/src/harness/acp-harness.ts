@@ -1,0 +1,239 @@
+import type { HarnessConnection, TurnRequest, TurnResult } from '../domain/ports/harness.ts';
+import { boundedText, isRecord } from './clean.ts';
+import type { Json } from './clean.ts';
+import type { Channel, HarnessCapabilities } from './connect.ts';
+import { failedTurn, HarnessError } from './harness-error.ts';
+import { historyPreamble, resumePreamble } from './preamble.ts';
+import { TurnUpdates } from './turn-updates.ts';
+
+const sessionTimeoutMs = 60_000;
+/** A harness that does not stop within it loses its session; the turn is over for the caller. */
+const cancelTimeoutMs = 10_000;
+/** Idle sessions beyond it are closed, the oldest first: their history comes from the log again when they are needed. */
+const maxSessions = 200;
+const maxOptions = 20;
+
+interface Session {
+  id: string;
+  conversationId: string;
+  /** Goes in front of the first prompt, for a harness that cannot take history. */
+  preamble: string;
+  turn: { request: TurnRequest; updates: TurnUpdates } | null;
+}
+
+/** The runner's view of one harness process: conversations are its sessions. */
+export class AcpHarness implements HarnessConnection {
+  readonly #channel: Channel;
+  readonly #capabilities: HarnessCapabilities;
+  readonly #workspace: string;
+  /** By conversation, the least recently used first. */
+  readonly #sessions = new Map<string, Session>();
+  readonly #byId = new Map<string, Session>();
+
+  constructor(channel: Channel, capabilities: HarnessCapabilities, workspace: string) {
+    this.#workspace = workspace;
+    this.#channel = channel;
+    this.#capabilities = capabilities;
+    channel.onUpdate = (sessionId, update) => this.#byId.get(sessionId)?.turn?.updates.take(update);
+    channel.onPermission = (params) => this.#permission(params);
+  }
+
+  async prompt(turn: TurnRequest): Promise<TurnResult> {
+    if (turn.signal.aborted) return { outcome: 'cancelled' };
+    try {
+      const session = await this.#session(turn);
+      if (turn.signal.aborted) return { outcome: 'cancelled' };
+      if (session.turn)
+        throw new HarnessError('harness_error', 'The conversation has a turn in this harness already.');
+      return await this.#run(session, turn);
+    } catch (error) {
+      return turn.signal.aborted ? { outcome: 'cancelled' } : failedTurn(error);
+    }
+  }
+
+  conversationOfSession(sessionId: string): string | null {
+    return this.#byId.get(sessionId)?.conversationId ?? null;
+  }
+
+  closeSession(conversationId: string): void {
+    const session = this.#sessions.get(conversationId);
+    if (!session) return;
+    this.#forget(session);
+    if (this.#capabilities.close) {
+      this.#channel.peer.request('session/close', { sessionId: session.id }).catch(() => undefined);
+    } else if (session.turn) {
+      this.#channel.peer.notify('session/cancel', { sessionId: session.id });
+    }
+  }
+
+  close(): void {
+    this.#channel.end();
+    this.#channel.fail(new HarnessError('harness_exit', 'The sandbox was stopped.'));
+  }
+
+  async #session(turn: TurnRequest): Promise<Session> {
+    const { conversationId } = turn;
+    const known = this.#sessions.get(conversationId);
+    if (known) {
+      this.#sessions.delete(conversationId);
+      this.#sessions.set(conversationId, known);
+      return known;
+    }
+    return within(sessionTimeoutMs, this.#create(turn), turn.signal);
+  }
+
+  /** Registers the session also when nobody waits for it any more, so that the next turn finds it. */
+  async #create(turn: TurnRequest): Promise<Session> {
+    const { conversationId } = turn;
+    const history = await turn.history();
+    const takes = this.#capabilities.history;
+    const params: Json = { cwd: this.#workspace, mcpServers: [] };
+    if (takes && history.length > 0) params['_meta'] = { 'berth.dev': { history } };
+    const result = await within(
+      sessionTimeoutMs,
+      this.#channel.peer.request('session/new', params),
+      turn.signal,
+    );
+    const id = result['sessionId'];
+    if (typeof id !== 'string' || id === '' || id.length > 500 || this.#byId.has(id)) {
+      throw new HarnessError('harness_error', 'The harness gave no usable session id.');
+    }
+    const session: Session = {
+      id,
+      conversationId,
+      preamble: takes ? '' : historyPreamble(history),
+      turn: null,
+    };
+    this.#sessions.set(conversationId, session);
+    this.#byId.set(id, session);
+    this.#evict();
+    return session;
+  }
+
+  async #run(session: Session, request: TurnRequest): Promise<TurnResult> {
+    const updates = new TurnUpdates(request.onUpdate);
+    session.turn = { request, updates };
+    const { peer } = this.#channel;
+    const answer = peer.request('session/prompt', this.#promptParams(session, request));
+    session.preamble = '';
+    const cancelled = cancelDeadline(request.signal, () =>
+      peer.notify('session/cancel', { sessionId: session.id }),
+    );
+    try {
+      const result = await Promise.race([answer, cancelled.tooLate]);
+      if (result === null) {
+        answer.catch(() => undefined);
+        this.#forget(session);
+        return { outcome: 'cancelled' };
+      }
+      return request.signal.aborted ? { outcome: 'cancelled' } : turnResult(result['stopReason']);
+    } finally {
+      cancelled.clear();
+      updates.end();
+      session.turn = null;
+    }
+  }
+
+  #promptParams(session: Session, request: TurnRequest): Json {
+    const takes = this.#capabilities.history;
+    const texts = [session.preamble, takes ? '' : resumePreamble(request.resume), request.content];
+    const prompt = texts.filter((text) => text !== '').map((text) => ({ type: 'text', text }));
+    const params: Json = { sessionId: session.id, prompt };
+    if (takes && request.resume.length > 0) params['_meta'] = { 'berth.dev': { resume: request.resume } };
+    return params;
+  }
+
+  async #permission(params: Json): Promise<Json> {
+    const turn = this.#byId.get(`${params['sessionId']}`)?.turn;
+    const toolCall = isRecord(params['toolCall']) ? params['toolCall'] : {};
+    const given = Array.isArray(params['options'])
+      ? params['options'].filter(isRecord).slice(0, maxOptions)
+      : [];
+    const options = given.map((option) => ({
+      optionId: boundedText(option['optionId'], 200),
+      name: boundedText(option['name'], 200),
+      kind: boundedText(option['kind'], 50),
+    }));
+    // A call that was only announced here is shown like any other.
+    if (typeof toolCall['toolCallId'] === 'string')
+      turn?.updates.take({ ...toolCall, sessionUpdate: 'tool_call_update' });
+    const optionId = await turn?.request.onPermission({
+      toolCallId: boundedText(toolCall['toolCallId'], 200),
+      title: boundedText(toolCall['title'], 500),
+      options,
+    });
+    const isOffered = options.some((option) => option.optionId === optionId);
+    return { outcome: isOffered ? { outcome: 'selected', optionId } : { outcome: 'cancelled' } };
+  }
+
+  #evict(): void {
+    if (!this.#capabilities.history || this.#sessions.size <= maxSessions) return;
+    const idle = [...this.#sessions.values()].find((session) => session.turn === null);
+    if (idle) this.closeSession(idle.conversationId);
+  }
+
+  #forget(session: Session): void {
+    this.#sessions.delete(session.conversationId);
+    this.#byId.delete(session.id);
+  }
+}
+
+function turnResult(stopReason: unknown): TurnResult {
+  switch (stopReason) {
+    case 'end_turn':
+    case 'max_tokens':
+    case 'refusal':
+      return { outcome: 'completed' };
+    case 'cancelled':
+      return { outcome: 'cancelled' };
+    case 'max_turn_requests':
+      return {
+        outcome: 'failed',
+        code: 'harness_error',
+        message: 'The turn reached its limit of model calls.',
+      };
+    default:
+      return {
+        outcome: 'failed',
+        code: 'harness_error',
+        message: 'The harness ended the turn without a known reason.',
+      };
+  }
+}
+
+/** On abort: `tell` at once, and `tooLate` gives null when the harness has not answered in time after it. */
+function cancelDeadline(
+  signal: AbortSignal,
+  tell: () => void,
+): { tooLate: Promise<null>; clear: () => void } {
+  let timer: NodeJS.Timeout | undefined;
+  let abort = () => undefined as void;
+  const tooLate = new Promise<null>((resolve) => {
+    abort = () => {
+      tell();
+      timer = setTimeout(() => resolve(null), cancelTimeoutMs);
+    };
+    signal.addEventListener('abort', abort, { once: true });
+  });
+  return {
+    tooLate,
+    clear: () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', abort);
+    },
+  };
+}
+
+function within<T>(timeoutMs: number, work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason);
+    const timer = setTimeout(() => {
+      reject(new HarnessError('harness_error', `The harness made no session within ${timeoutMs / 1000} s.`));
+    }, timeoutMs);
+    signal.addEventListener('abort', abort, { once: true });
+    work.then(resolve, reject).finally(() => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', abort);
+    });
+  });
+}

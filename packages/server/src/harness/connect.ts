@@ -1,0 +1,133 @@
+import type { InitializeRequest } from '@agentclientprotocol/sdk';
+import type { Log } from '../domain/log.ts';
+import type { ConnectHarness } from '../domain/ports/harness.ts';
+import type { RunningSandbox } from '../domain/ports/sandbox.ts';
+import { isRecord } from './clean.ts';
+import type { Json } from './clean.ts';
+import { AcpHarness } from './acp-harness.ts';
+import { exitError, HarnessError } from './harness-error.ts';
+import { LineReader } from './line-reader.ts';
+import { RpcFailure, RpcPeer } from './rpc-peer.ts';
+import { StderrTail } from './stderr-tail.ts';
+
+const maxLineChars = 8 * 1024 * 1024;
+/** Banners of a wrapper script are forgiven, a stream of something else is not. */
+const maxJunkLines = 100;
+/** Between the end of the output and the news of how the process ended. */
+const exitGraceMs = 2000;
+
+const initializeParams = {
+  protocolVersion: 1,
+  clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false },
+  clientInfo: { name: 'berth', title: 'Berth', version: '0.1.0' },
+} satisfies InitializeRequest;
+
+export interface HarnessCapabilities {
+  /** Takes earlier turns and interrupted attempts as such (docs/design/sandbox-launch.md). */
+  history: boolean;
+  /** Has `session/close`. */
+  close: boolean;
+}
+
+/** Makes the client side of Agent Client Protocol over a sandbox's stdio. What comes from there is hostile until checked. */
+export function harnessConnector(options: { log: Log; workspace?: string }): ConnectHarness {
+  const { log, workspace = '/workspace' } = options;
+  return async (sandbox, { initializeTimeoutMs }) => {
+    const channel = openChannel(sandbox, log.child({ sandboxId: sandbox.id }));
+    let timer: NodeJS.Timeout | undefined;
+    const tooLate = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        reject(
+          new HarnessError(
+            'harness_error',
+            `The harness did not answer within ${initializeTimeoutMs / 1000} s.`,
+          ),
+        );
+      }, initializeTimeoutMs);
+    });
+    try {
+      const result = await Promise.race([channel.peer.request('initialize', initializeParams), tooLate]);
+      return new AcpHarness(channel, readCapabilities(result), workspace);
+    } catch (error) {
+      channel.fail(error instanceof Error ? error : new Error(String(error)));
+      if (error instanceof HarnessError) throw error;
+      const why = error instanceof RpcFailure ? error.message.slice(0, 500) : String(error);
+      throw new HarnessError('harness_error', `The harness refused to start: ${why}`);
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+}
+
+/** Everything that an `AcpHarness` talks to. */
+export interface Channel {
+  peer: RpcPeer;
+  onUpdate: (sessionId: string, update: unknown) => void;
+  onPermission: (params: Json) => Promise<Json>;
+  /** Ends all open requests with the error. */
+  fail: (error: Error) => void;
+  /** No more input for the harness. */
+  end: () => void;
+}
+
+function openChannel(sandbox: RunningSandbox, log: Log): Channel {
+  const stderr = new StderrTail((note) => log.info('launcher', { note }));
+  let junk = 0;
+  const breakOff = (message: string) => {
+    lines.stop();
+    peer.fail(new HarnessError('harness_error', message));
+    // A harness that does not speak the protocol cannot be driven any more: whoever keeps the sandbox sees it end.
+    void sandbox.kill();
+  };
+  const peer = new RpcPeer({
+    write: (line) => void sandbox.stdin.write(line),
+    onNotification: (method, params) => {
+      if (method === 'session/update') channel.onUpdate(`${params['sessionId']}`, params['update']);
+    },
+    onRequest: (method, params) =>
+      method === 'session/request_permission' ? channel.onPermission(params) : null,
+    onJunk: () => {
+      if (++junk === maxJunkLines)
+        breakOff('The harness wrote something else than Agent Client Protocol to its output.');
+    },
+  });
+  const lines = new LineReader({
+    maxChars: maxLineChars,
+    onLine: (line) => peer.line(line),
+    onTooLong: () => breakOff(`The harness wrote a line of more than ${maxLineChars} characters.`),
+  });
+  const channel: Channel = {
+    peer,
+    onUpdate: () => undefined,
+    onPermission: async () => ({ outcome: { outcome: 'cancelled' } }),
+    fail: (error) => {
+      lines.stop();
+      peer.fail(error);
+    },
+    end: () => sandbox.stdin.end(),
+  };
+  sandbox.stdout.on('data', (chunk: Buffer) => lines.push(chunk));
+  sandbox.stderr.on('data', (chunk: Buffer) => stderr.push(chunk));
+  // A broken pipe is followed by the exit, which tells more.
+  for (const stream of [sandbox.stdin, sandbox.stdout, sandbox.stderr]) stream.on('error', () => undefined);
+  void sandbox.exited.then((exit) => peer.fail(exitError(exit, stderr.notes())));
+  sandbox.stdout.on('end', () => {
+    setTimeout(() => breakOff('The harness closed its output.'), exitGraceMs).unref();
+  });
+  return channel;
+}
+
+function readCapabilities(result: Json): HarnessCapabilities {
+  if (result['protocolVersion'] !== 1) {
+    throw new HarnessError('harness_error', 'The harness does not speak version 1 of Agent Client Protocol.');
+  }
+  const capabilities = record(result['agentCapabilities']);
+  return {
+    history: record(record(capabilities['_meta'])['berth.dev'])['history'] === true,
+    close: isRecord(record(capabilities['sessionCapabilities'])['close']),
+  };
+}
+
+function record(value: unknown): Json {
+  return isRecord(value) ? value : {};
+}

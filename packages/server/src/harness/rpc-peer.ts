@@ -1,0 +1,107 @@
+import { deepClean, isRecord, mayNeedCleaning } from './clean.ts';
+import type { Json } from './clean.ts';
+
+/** The other side answered a request with an error (JSON-RPC 2.0, section 5.1). */
+export class RpcFailure extends Error {
+  readonly code: number;
+  readonly data: unknown;
+
+  constructor(code: number, message: string, data: unknown) {
+    super(message);
+    this.code = code;
+    this.data = data;
+  }
+}
+
+export interface RpcPeerOptions {
+  write: (line: string) => void;
+  onNotification: (method: string, params: Json) => void;
+  /** Resolves with the result; null = there is no such method here. */
+  onRequest: (method: string, params: Json) => Promise<Json> | null;
+  /** A line that is no JSON-RPC message. */
+  onJunk: () => void;
+}
+
+interface Pending {
+  resolve: (result: Json) => void;
+  reject: (error: Error) => void;
+}
+
+/** JSON-RPC 2.0 over lines, both ways. It never throws for what the other side sends. */
+export class RpcPeer {
+  readonly #options: RpcPeerOptions;
+  readonly #pending = new Map<number, Pending>();
+  #nextId = 1;
+  #failure: Error | null = null;
+
+  constructor(options: RpcPeerOptions) {
+    this.#options = options;
+  }
+
+  request(method: string, params: Json): Promise<Json> {
+    return new Promise((resolve, reject) => {
+      if (this.#failure) return reject(this.#failure);
+      const id = this.#nextId++;
+      this.#pending.set(id, { resolve, reject });
+      this.#send({ jsonrpc: '2.0', id, method, params });
+    });
+  }
+
+  notify(method: string, params: Json): void {
+    if (!this.#failure) this.#send({ jsonrpc: '2.0', method, params });
+  }
+
+  /** Rejects all that is open and all that follows. */
+  fail(error: Error): void {
+    this.#failure ??= error;
+    for (const { reject } of this.#pending.values()) reject(error);
+    this.#pending.clear();
+  }
+
+  line(line: string): void {
+    let message: unknown;
+    try {
+      message = JSON.parse(line);
+      if (mayNeedCleaning(line)) message = deepClean(message);
+    } catch {
+      return this.#options.onJunk();
+    }
+    if (!isRecord(message)) return this.#options.onJunk();
+    const { id, method, params } = message;
+    if (typeof method !== 'string') return this.#response(message);
+    const given = isRecord(params) ? params : {};
+    if (id === undefined) return this.#options.onNotification(method, given);
+    if (typeof id !== 'string' && typeof id !== 'number') return this.#options.onJunk();
+    void this.#answer(id, method, given);
+  }
+
+  #response({ id, result, error }: Json): void {
+    const pending = typeof id === 'number' ? this.#pending.get(id) : undefined;
+    if (!pending) return this.#options.onJunk();
+    this.#pending.delete(id as number);
+    if (error === undefined) return pending.resolve(isRecord(result) ? result : {});
+    const { code, message, data } = isRecord(error) ? error : {};
+    const text = typeof message === 'string' ? message : 'no reason given';
+    pending.reject(new RpcFailure(typeof code === 'number' ? code : 0, text, data));
+  }
+
+  async #answer(id: string | number, method: string, params: Json): Promise<void> {
+    try {
+      const result = await this.#options.onRequest(method, params);
+      if (result) this.#send({ jsonrpc: '2.0', id, result });
+      else
+        this.#send({
+          jsonrpc: '2.0',
+          id,
+          error: { code: -32601, message: `There is no method "${method}" here.` },
+        });
+    } catch {
+      // What went wrong on the host is none of the sandbox's business.
+      this.#send({ jsonrpc: '2.0', id, error: { code: -32603, message: 'The request failed.' } });
+    }
+  }
+
+  #send(message: Json): void {
+    this.#options.write(`${JSON.stringify(message)}\n`);
+  }
+}
