@@ -163,9 +163,8 @@ export interface RateLimitService {
   take(keyId: string, limit: { quota: number; windowSeconds: number }): RateVerdict;
   /** Reads without taking. */
   peek(keyId: string, limit: { quota: number; windowSeconds: number }): RateVerdict;
-  /** Whether this client address may fail authentication once more; null = yes, else seconds to wait. */
+  /** Counts a failed authentication of this client address. Null: it may fail so often; else the seconds to wait. */
   authFailure(address: string): number | null;
-  authBlocked(address: string): number | null;
 }
 
 export interface StoredAnswer {
@@ -174,15 +173,25 @@ export interface StoredAnswer {
   body: Buffer;
 }
 
+/** What a request with an Idempotency-Key does, told to whoever sees to it that it is done once. */
+export interface OnceWork {
+  /** It waits for something outside the database, so that no transaction may stay open meanwhile. */
+  lease: boolean;
+  run(): Promise<StoredAnswer>;
+  /** The answer to keep when `run` has thrown; null = nothing is kept, and a repeated request tries anew. */
+  refusal(error: unknown): StoredAnswer | null;
+}
+
 export interface IdempotencyService {
   /**
-   * Runs `work` once per key and request, in one transaction with its record, so that both are kept or neither is.
+   * Runs `work` once per key and request: in one transaction with its record, so that both are kept or neither is; or,
+   * with `lease`, after its key was taken, for as long as this process lives.
    * Throws `idempotency_key_reused` (another request), `idempotency_in_progress` (still running).
    */
   once(
     p: Principal,
     key: string,
     requestHash: string,
-    work: () => Promise<StoredAnswer>,
+    work: OnceWork,
   ): Promise<{ answer: StoredAnswer; replayed: boolean }>;
 }

@@ -1,0 +1,97 @@
+import type { Context } from 'hono';
+import { Hono } from 'hono';
+import { DomainError } from '../domain/errors.ts';
+import { newId } from '../domain/ids.ts';
+import { limits } from '../domain/limits.ts';
+import type { Log } from '../domain/log.ts';
+import type { Services } from '../services/api.ts';
+import { newHead } from './http/answer.ts';
+import type { Edge } from './http/edge.ts';
+import { errorResponse, presentable } from './http/errors.ts';
+import { createMetrics } from './http/metrics.ts';
+import type { Env } from './http/request.ts';
+import type { Addresses } from './http/route.ts';
+import { serve } from './http/serve.ts';
+import { createStreams } from './http/stream.ts';
+import { findAllowed } from './http/allowed.ts';
+import type { Probe } from './pages.ts';
+import { addPages } from './pages.ts';
+import { routes } from './routes.ts';
+
+export interface AppOptions {
+  addresses: Addresses;
+  log: Log;
+  /** Asked by `GET /readyz`. */
+  probe: Probe;
+  /** Shown by `GET /metrics` beside the app's own numbers; called once a reading. */
+  gauges?: () => Record<string, number>;
+  heartbeatMs?: number;
+  maxUnreadBytes?: number;
+}
+
+export interface App {
+  /** Request in, Response out; `env` has the Node request and response when there are such. */
+  fetch: Hono<Env>['fetch'];
+  request: Hono<Env>['request'];
+  edge: Edge;
+  /** From now on answers close their connection, `/readyz` says 503, and open streams end. */
+  drain(): void;
+  close(): void;
+}
+
+/** All HTTP surfaces of the service but git, as one function from Request to Response (API contract, section 1). */
+export function createApp(services: Services, options: AppOptions): App {
+  const edge: Edge = {
+    services,
+    addresses: options.addresses,
+    log: options.log,
+    metrics: createMetrics(),
+    streams: createStreams({
+      heartbeatMs: options.heartbeatMs ?? limits.sseHeartbeatMs,
+      maxUnreadBytes: options.maxUnreadBytes ?? 1024 * 1024,
+    }),
+    draining: false,
+  };
+  const hono = new Hono<Env>();
+  for (const route of routes) {
+    const paramNames: string[] = [];
+    // Names are by position, so that two routes may call the same segment differently.
+    const pattern = route.path.replace(/\{(\w+)\}/g, (_, name: string) => `:p${paramNames.push(name) - 1}`);
+    const prepared = { route, paramNames, stats: edge.metrics.statsOf(route) };
+    hono.on(route.method.toUpperCase(), pattern, (c) => serve(c, prepared, edge));
+  }
+  const pagePaths = addPages(hono, edge, options.probe, options.gauges ?? (() => ({})));
+  hono.notFound((c) => refuse(c, edge, pagePaths));
+  hono.onError((error, c) => failed(error, c, edge));
+  return {
+    fetch: hono.fetch,
+    request: hono.request,
+    edge,
+    drain() {
+      edge.draining = true;
+      edge.streams.endAll();
+    },
+    close: () => edge.metrics.close(),
+  };
+}
+
+/** No route has this path and method: 405 when the path is known, else 404. */
+function refuse(c: Context<Env>, edge: Edge, pagePaths: string[]): Response {
+  const head = newHead(newId());
+  const allowed = findAllowed(c.req.path, pagePaths);
+  edge.log.debug('no route', { requestId: head['X-Request-Id'], method: c.req.method, path: c.req.path });
+  if (allowed.length === 0) {
+    return errorResponse(new DomainError('not_found', 'There is nothing here; see /docs.'), head);
+  }
+  head['Allow'] = allowed.join(', ');
+  const message = `This path takes ${allowed.join(', ')} only.`;
+  return errorResponse(new DomainError('method_not_allowed', message), head);
+}
+
+/** Only what `serve` does not catch itself: the pages. */
+function failed(error: unknown, c: Context<Env>, edge: Edge): Response {
+  const requestId = newId();
+  const failure = presentable(error, requestId);
+  edge.log.error('request failed', { requestId, path: c.req.path, cause: failure.cause ?? failure });
+  return errorResponse(failure, newHead(requestId));
+}

@@ -1,0 +1,33 @@
+/** What a handler gives back; `toResponse` makes bytes of it. A body of `undefined` is no body at all (204). */
+export interface Answer {
+  status: number;
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+/** Answer headers under construction, a plain object: the Node adapter writes those without a Headers object. */
+export type Head = Record<string, string>;
+
+/**
+ * Every answer of the API may hold what only this caller may see, so nothing in between may keep it, and no browser
+ * may take it for anything but what it says.
+ */
+export function newHead(requestId: string): Head {
+  return {
+    'X-Request-Id': requestId,
+    'Cache-Control': 'no-store',
+    'X-Content-Type-Options': 'nosniff',
+  };
+}
+
+export function toResponse(answer: Answer, head: Head): Response {
+  if (answer.headers) Object.assign(head, answer.headers);
+  if (answer.body === undefined) return new Response(null, { status: answer.status, headers: head });
+  return jsonResponse(answer.status, JSON.stringify(answer.body), head);
+}
+
+/** `json` is text that is JSON already. */
+export function jsonResponse(status: number, json: string, head: Head): Response {
+  head['Content-Type'] = 'application/json';
+  return new Response(json, { status, headers: head });
+}

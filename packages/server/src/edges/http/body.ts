@@ -1,0 +1,99 @@
+import { isUtf8 } from 'node:buffer';
+import type { IncomingMessage } from 'node:http';
+import type { Context } from 'hono';
+import { DomainError } from '../../domain/errors.ts';
+import { limits } from '../../domain/limits.ts';
+import type { Env } from './request.ts';
+import { header } from './request.ts';
+import { badCharacter } from './text.ts';
+
+/** A client that sends its body slower than this is let go, so that it cannot hold a request open for ever. */
+const bodyTimeoutMs = 30_000;
+
+/**
+ * The JSON body of a request (RFC 8259). No body at all reads as `{}`, so that what is missing is told by name.
+ * Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`, `invalid_request`.
+ */
+export async function readJsonBody(c: Context<Env>): Promise<unknown> {
+  if (!hasBody(c)) return {};
+  requireJson(header(c, 'content-type'));
+  const declared = Number(header(c, 'content-length') ?? 0);
+  if (declared > limits.bodyBytes) throw tooLarge();
+  const incoming = c.env?.incoming;
+  const bytes = incoming ? await readIncoming(incoming, limits.bodyBytes) : await readWeb(c.req.raw);
+  return bytes.length === 0 ? {} : parse(bytes);
+}
+
+function hasBody(c: Context<Env>): boolean {
+  if (!c.env?.incoming) return c.req.raw.body !== null;
+  const length = header(c, 'content-length');
+  if (length !== undefined) return length !== '0';
+  return header(c, 'transfer-encoding') !== undefined;
+}
+
+function requireJson(contentType: string | undefined): void {
+  if (contentType !== undefined && /^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i.test(contentType))
+    return;
+  throw new DomainError(
+    'unsupported_media_type',
+    'Send the body as JSON in UTF-8, with the header "Content-Type: application/json".',
+  );
+}
+
+function parse(bytes: Buffer): unknown {
+  if (!isUtf8(bytes)) throw new DomainError('invalid_json', 'The body is not valid UTF-8.');
+  const text = bytes.toString('utf8');
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // The parser's own message quotes the body, which may hold a secret.
+    throw new DomainError('invalid_json', 'The body is not valid JSON.');
+  }
+  // Raw UTF-8 cannot hold a lone surrogate, nor a JSON string a raw NUL: both come by an escape only.
+  const path = text.includes('\\u') ? badCharacter(value) : null;
+  if (path === null) return value;
+  const message = 'must not contain U+0000 or a lone surrogate';
+  throw new DomainError('invalid_request', `${path}: ${message}`, { details: [{ path, message }] });
+}
+
+function tooLarge(): DomainError {
+  return new DomainError('body_too_large', `The body is larger than ${limits.bodyBytes} bytes.`);
+}
+
+/** Straight from the socket's events: a web stream in between costs more than the parsing. */
+function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    const settle = (finish: () => void) => {
+      clearTimeout(timer);
+      incoming.off('data', onData).off('end', onEnd).off('close', onClose).off('error', onClose);
+      finish();
+    };
+    const onData = (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > maxBytes) settle(() => reject(tooLarge()));
+      else chunks.push(chunk);
+    };
+    const onEnd = () => settle(() => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
+    const onClose = () =>
+      settle(() => reject(new DomainError('invalid_request', 'The body ended before it was complete.')));
+    const timer = setTimeout(
+      () => settle(() => reject(new DomainError('invalid_request', 'The body did not arrive in time.'))),
+      bodyTimeoutMs,
+    );
+    incoming.on('data', onData).on('end', onEnd).on('close', onClose).on('error', onClose);
+  });
+}
+
+async function readWeb(request: Request): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of request.body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > limits.bodyBytes) throw tooLarge();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}

@@ -1,0 +1,16 @@
+import type { Log } from '../../domain/log.ts';
+import type { Services } from '../../services/api.ts';
+import type { Metrics } from './metrics.ts';
+import type { Addresses } from './route.ts';
+import type { Streams } from './stream.ts';
+
+/** What all routes of one app share. */
+export interface Edge {
+  services: Services;
+  addresses: Addresses;
+  log: Log;
+  metrics: Metrics;
+  streams: Streams;
+  /** While true, answers ask clients to close their connection. */
+  draining: boolean;
+}

@@ -1,0 +1,70 @@
+import type { ErrorDetail } from '../../domain/errors.ts';
+import { DomainError } from '../../domain/errors.ts';
+import { statusOf } from './status.ts';
+import type { Head } from './answer.ts';
+import { jsonResponse } from './answer.ts';
+
+export interface ErrorBody {
+  error: string;
+  code: string;
+  details?: ErrorDetail[];
+}
+
+/**
+ * What a caller may be told of `error`. Only a DomainError speaks for itself; everything else is ours to read in the
+ * log, and the caller gets the request id to name it by.
+ */
+export function presentable(error: unknown, requestId: string): DomainError {
+  if (error instanceof DomainError) return error;
+  if (isDatabaseAway(error)) {
+    return new DomainError('unavailable', 'The service cannot reach its database just now; try again.', {
+      retryAfterSeconds: 1,
+      cause: error,
+    });
+  }
+  return new DomainError(
+    'internal',
+    `Something went wrong on our side. If it happens again, report the request id ${requestId}.`,
+    { cause: error },
+  );
+}
+
+export function errorBody(error: DomainError): ErrorBody {
+  const body: ErrorBody = { error: error.message, code: error.code };
+  if (error.details) body.details = error.details;
+  return body;
+}
+
+export function errorResponse(error: DomainError, head: Head): Response {
+  const status = statusOf[error.code];
+  if (status === 401) head['WWW-Authenticate'] = challenge(error.code);
+  if (error.retryAfterSeconds !== undefined) head['Retry-After'] = String(error.retryAfterSeconds);
+  return jsonResponse(status, JSON.stringify(errorBody(error)), head);
+}
+
+/** RFC 6750, section 3: a request without any credentials is told no error code. */
+function challenge(code: string): string {
+  return code === 'key_missing' ? 'Bearer realm="berth"' : 'Bearer realm="berth", error="invalid_token"';
+}
+
+/** Connection errors of the socket and the driver, and PostgreSQL's class 57P (shutdown) and 53300 (too many). */
+const awayCodes = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'CONNECT_TIMEOUT',
+  'CONNECTION_CLOSED',
+  'CONNECTION_ENDED',
+  'CONNECTION_DESTROYED',
+  '57P01',
+  '57P02',
+  '57P03',
+  '53300',
+]);
+
+function isDatabaseAway(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const code = 'code' in error ? String(error.code) : '';
+  if (awayCodes.has(code)) return true;
+  // The socket file of an embedded PostgreSQL is gone while it restarts.
+  return code === 'ENOENT' && 'syscall' in error && error.syscall === 'connect';
+}

@@ -1,0 +1,23 @@
+import { requireEdit, requireOrgBound } from '../../domain/access.ts';
+import type { Caller, Services } from '../../services/api.ts';
+import type { Route } from './route.ts';
+
+/**
+ * Called when a request's input is refused, before the caller is told so: what it may not see is not found, and what
+ * it may not do is forbidden, whatever the input is. On good input the service finds the same by itself, so the good
+ * case pays for no look-up here.
+ */
+export async function checkAccess(
+  route: Route,
+  services: Services,
+  caller: Caller,
+  params: Record<string, string>,
+): Promise<void> {
+  const parent = /^\/v1\/(agents|conversations|runs)\/\{(\w+)\}/.exec(route.path);
+  const id = parent ? params[parent[2]!]! : '';
+  if (parent?.[1] === 'agents') await services.agents.get(caller, id);
+  if (parent?.[1] === 'conversations') await services.conversations.get(caller, id);
+  if (parent?.[1] === 'runs') await services.runs.get(caller, id);
+  if (route.access.endsWith('edit')) requireEdit(caller);
+  if (route.access.startsWith('org-')) requireOrgBound(caller);
+}

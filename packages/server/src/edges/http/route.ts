@@ -1,0 +1,122 @@
+import type { z } from 'zod';
+import { z as zod } from 'zod';
+import type { ErrorCode } from '../../domain/errors.ts';
+import type { Caller, EventSink, Services } from '../../services/api.ts';
+import type { Answer, Head } from './answer.ts';
+import type { ParamsOf } from './params.ts';
+
+/** What a key must have for a call (API contract, section 2); `org-` calls need an org-bound key. */
+export type Access = 'use' | 'edit' | 'org-use' | 'org-edit';
+
+export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
+
+export type Tag =
+  | 'Quick start'
+  | 'Agents'
+  | 'API keys'
+  | 'Secrets'
+  | 'Deployments'
+  | 'Conversations'
+  | 'Runs'
+  | 'Events'
+  | 'Limits';
+
+/** One way in which a call succeeds. `schema` null: no body. */
+export interface Reply {
+  description: string;
+  schema: z.ZodType | null;
+  example?: unknown;
+  headers?: Record<string, string>;
+  /** Also given as `text/event-stream` when asked for; the example shows it. */
+  streamExample?: string;
+}
+
+export type Replies = Record<number, Reply>;
+
+type AnswerOf<R extends Replies> = {
+  [S in keyof R & number]: {
+    status: S;
+    headers?: Record<string, string>;
+  } & (R[S]['schema'] extends z.ZodType ? { body: z.input<R[S]['schema']> } : { body?: undefined });
+}[keyof R & number];
+
+export interface Addresses {
+  /** Where clients reach the service, without a trailing slash. */
+  baseUrl: string;
+  appDomain: string;
+}
+
+/** Everything that a handler works with; it does one service call and answers. */
+export interface Call<P, Q, B> {
+  services: Services;
+  addresses: Addresses;
+  caller: Caller;
+  params: P;
+  query: Q;
+  body: B;
+  head: Head;
+  header(lowerName: string): string | undefined;
+  /** False for HEAD requests and where there is no connection to write to. */
+  canStream: boolean;
+  /** Aborted when the client has gone away. */
+  gone(): AbortSignal;
+  /** Answers with server-sent events, written to the connection as they come. `begin` rejects before it writes. */
+  stream(begin: (sink: EventSink) => Promise<() => void>): Promise<Response>;
+}
+
+export interface HeaderInfo {
+  name: string;
+  description: string;
+  example: string;
+}
+
+interface RouteSpec<Path extends string, Q extends z.ZodObject, B extends z.ZodObject, R extends Replies> {
+  /** The operation's name for generated clients. */
+  id: string;
+  method: Method;
+  path: Path;
+  tag: Tag;
+  access: Access;
+  summary: string;
+  description: string;
+  query: Q;
+  /** Strict: unknown fields are refused. */
+  body: B;
+  bodyExample?: unknown;
+  requestHeaders?: HeaderInfo[];
+  replies: R;
+  /** Errors beyond those that every call of its kind can give. */
+  errors?: ErrorCode[];
+  /**
+   * How a POST keeps its Idempotency-Key. `transaction`: effect and record in one. `lease`: for work that waits for
+   * something outside the database. `own`: the service does it.
+   */
+  idempotency: 'transaction' | 'lease' | 'own';
+  handler(call: Call<ParamsOf<Path>, z.output<Q>, z.output<B>>): Promise<AnswerOf<R> | Response>;
+}
+
+export const nothing = zod.strictObject({});
+
+type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
+
+/** A route with its types erased, as the registry keeps it. */
+export type Route = Omit<RouteSpec<string, z.ZodObject, z.ZodObject, Replies>, 'handler'> & {
+  handler(call: Call<Record<string, string>, unknown, unknown>): Promise<Answer | Response>;
+};
+
+/**
+ * Declares one call of the API: its types, its check, its documentation and its handler in one place. Without `query`
+ * or `body` none is taken.
+ */
+export function route<
+  const Path extends string,
+  const R extends Replies,
+  Q extends z.ZodObject = typeof nothing,
+  B extends z.ZodObject = typeof nothing,
+>(spec: Optional<RouteSpec<Path, Q, B, R>, 'query' | 'body' | 'idempotency'>): Route {
+  return { query: nothing, body: nothing, idempotency: 'transaction', ...spec } as unknown as Route;
+}
+
+export function takesBody(route: Route): boolean {
+  return route.method === 'post' || route.method === 'put' || route.method === 'patch';
+}

@@ -1,0 +1,158 @@
+import type { ServerResponse } from 'node:http';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import type { ConversationEvent } from '../../domain/events.ts';
+import type { EventSink } from '../../services/api.ts';
+import { eventOf } from '../present/events.ts';
+import type { Head } from './answer.ts';
+
+export interface StreamOptions {
+  heartbeatMs: number;
+  /** A client with more than this unread is let go; it resumes by `Last-Event-ID`. */
+  maxUnreadBytes: number;
+}
+
+export interface Streams {
+  /** How many are open. */
+  readonly size: number;
+  /** Answers with the events that `begin` sends to the sink. What `begin` throws before it writes is thrown here. */
+  open(
+    response: ServerResponse,
+    head: Head,
+    begin: (sink: EventSink) => Promise<() => void>,
+  ): Promise<Response>;
+  /** Ends all of them; clients resume elsewhere. */
+  endAll(): void;
+}
+
+/**
+ * Server-sent events (WHATWG HTML, section 9.2), written to the Node response itself: a web stream in between doubles
+ * the cost of an event. What comes within one turn of the event loop goes out in one write per stream.
+ */
+export function createStreams(options: StreamOptions): Streams {
+  const all = new Set<Stream>();
+  let dirty: Stream[] = [];
+  const flushAll = () => {
+    const batch = dirty;
+    dirty = [];
+    for (const stream of batch) stream.flush();
+  };
+  const markDirty = (stream: Stream) => {
+    if (dirty.push(stream) === 1) setImmediate(flushAll);
+  };
+
+  return {
+    get size() {
+      return all.size;
+    },
+    async open(response, head, begin) {
+      const stream = new Stream(response, head, options, markDirty);
+      all.add(stream);
+      response.once('close', () => {
+        all.delete(stream);
+        stream.close();
+      });
+      try {
+        stream.attach(await begin(stream));
+      } catch (error) {
+        all.delete(stream);
+        if (!stream.begun) throw error;
+        response.destroy();
+        throw error;
+      }
+      return RESPONSE_ALREADY_SENT;
+    },
+    endAll() {
+      for (const stream of all) stream.end();
+    },
+  };
+}
+
+class Stream implements EventSink {
+  readonly #response: ServerResponse;
+  readonly #head: Head;
+  readonly #options: StreamOptions;
+  readonly #markDirty: (stream: Stream) => void;
+  #pending = '';
+  #closed = false;
+  #stop: (() => void) | null = null;
+  #heartbeat: NodeJS.Timeout | null = null;
+
+  constructor(
+    response: ServerResponse,
+    head: Head,
+    options: StreamOptions,
+    markDirty: (stream: Stream) => void,
+  ) {
+    this.#response = response;
+    this.#head = head;
+    this.#options = options;
+    this.#markDirty = markDirty;
+  }
+
+  get begun(): boolean {
+    return this.#response.headersSent;
+  }
+
+  write(events: ConversationEvent[]): boolean {
+    if (this.#closed) return false;
+    // What was written before this call counts, not this call itself: one large event never shuts a client out.
+    if (this.#response.writableLength + this.#pending.length > this.#options.maxUnreadBytes) {
+      this.#response.destroy();
+      this.close();
+      return false;
+    }
+    const wasEmpty = this.#pending === '';
+    for (const event of events) this.#pending += frame(event);
+    if (wasEmpty && this.#pending !== '') this.#markDirty(this);
+    return true;
+  }
+
+  end(): void {
+    if (this.#closed) return;
+    this.flush();
+    this.#begin();
+    this.#response.end();
+    this.close();
+  }
+
+  /** The follower is in place: the client sees the head at once, even when there is no event yet. */
+  attach(stop: () => void): void {
+    if (this.#closed) return stop();
+    this.#stop = stop;
+    this.#begin();
+    this.#response.flushHeaders();
+    this.#heartbeat = setInterval(() => this.#response.write(':\n\n'), this.#options.heartbeatMs);
+    this.#heartbeat.unref();
+  }
+
+  flush(): void {
+    if (this.#closed || this.#pending === '') return;
+    this.#begin();
+    this.#response.write(this.#pending);
+    this.#pending = '';
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#pending = '';
+    if (this.#heartbeat) clearInterval(this.#heartbeat);
+    const stop = this.#stop;
+    this.#stop = null;
+    stop?.();
+  }
+
+  #begin(): void {
+    if (this.#response.headersSent) return;
+    this.#response.writeHead(200, {
+      ...this.#head,
+      'Content-Type': 'text/event-stream; charset=utf-8',
+      // A reverse proxy that collects an answer before it passes it on would hold the events back.
+      'X-Accel-Buffering': 'no',
+    });
+  }
+}
+
+/** JSON text has no raw line break, so that one `data:` line is enough. */
+export function frame(event: ConversationEvent): string {
+  return `id: ${event.seq}\nevent: ${event.type}\ndata: ${JSON.stringify(eventOf(event))}\n\n`;
+}

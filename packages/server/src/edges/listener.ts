@@ -1,0 +1,117 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { createServer } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { getRequestListener, RequestError } from '@hono/node-server';
+import { DomainError } from '../domain/errors.ts';
+import { newId } from '../domain/ids.ts';
+import type { App } from './app.ts';
+import { newHead } from './http/answer.ts';
+import { errorBody, errorResponse, presentable } from './http/errors.ts';
+
+/** A part of the service that speaks to the connection itself (git): no body limit, no buffering. */
+export interface Mount {
+  /** Paths that begin so are its own, e.g. `/git/`. */
+  prefix: string;
+  /** Answers. What it throws or rejects with becomes an error answer, or a cut connection once it has begun. */
+  handle(request: IncomingMessage, response: ServerResponse): void | Promise<void>;
+}
+
+export interface Listener {
+  /** For `upgrade` handlers and the like. */
+  server: Server;
+  /** Resolves with the bound port. */
+  listen(port: number, host: string): Promise<AddressInfo>;
+  /** Takes no new connection, ends idle ones and streams, waits for the others, and after `graceMs` cuts them. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** The one HTTP listener: raw mounts by prefix first, then the app. */
+export function createListener(app: App, mounts: Mount[] = []): Listener {
+  const appListener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
+    errorHandler: (error) => adapterFailed(app, error),
+  });
+  const server = createServer((request, response) => {
+    const mount = mounts.find((one) => request.url?.startsWith(one.prefix));
+    if (mount) void serveMount(app, mount, request, response);
+    else void appListener(request, response);
+  });
+  // A client gets this long for its head; bodies have a limit of their own (a git push may rightly take long).
+  server.headersTimeout = 15_000;
+  server.requestTimeout = 3_600_000;
+  // Longer than the idle time-out of usual load balancers, so that they never meet a connection just closed.
+  server.keepAliveTimeout = 65_000;
+  server.on('clientError', refuseMalformed);
+
+  return {
+    server,
+    listen: (port, host) =>
+      new Promise((resolve, reject) => {
+        server.once('error', reject);
+        server.listen(port, host, () => {
+          server.off('error', reject);
+          resolve(server.address() as AddressInfo);
+        });
+      }),
+    async close(graceMs) {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      app.drain();
+      const timer = setTimeout(() => server.closeAllConnections(), graceMs);
+      await closed;
+      clearTimeout(timer);
+      app.close();
+    },
+  };
+}
+
+async function serveMount(
+  app: App,
+  mount: Mount,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const requestId = newId();
+  response.setHeader('X-Request-Id', requestId);
+  if (app.edge.draining) response.setHeader('Connection', 'close');
+  try {
+    await mount.handle(request, response);
+  } catch (error) {
+    const failure = presentable(error, requestId);
+    const answer = errorResponse(failure, newHead(requestId));
+    if (answer.status >= 500)
+      app.edge.log.error('request failed', { requestId, cause: failure.cause ?? failure });
+    if (response.headersSent) return void response.destroy();
+    for (const [name, value] of answer.headers) response.setHeader(name, value);
+    response.writeHead(answer.status).end(JSON.stringify(errorBody(failure)));
+  }
+}
+
+/** A request that the adapter could not even make a Request of, such as one with a malformed Host header. */
+function adapterFailed(app: App, error: unknown): Response {
+  const requestId = newId();
+  if (error instanceof RequestError) {
+    return errorResponse(new DomainError('invalid_request', 'The request is malformed.'), newHead(requestId));
+  }
+  const failure = presentable(error, requestId);
+  app.edge.log.error('request failed', { requestId, cause: failure.cause ?? failure });
+  return errorResponse(failure, newHead(requestId));
+}
+
+/** What is no HTTP has no request object; the answer is written to the bare socket. */
+function refuseMalformed(error: Error & { code?: string }, socket: Socket): void {
+  if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
+  const [status, text] = malformed(error.code);
+  const body = JSON.stringify({ error: text, code: 'invalid_request' });
+  socket.end(
+    `HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
+      `X-Request-Id: ${newId()}\r\nConnection: close\r\n\r\n${body}`,
+  );
+}
+
+function malformed(code: string | undefined): [status: string, text: string] {
+  if (code === 'HPE_HEADER_OVERFLOW') {
+    return ['431 Request Header Fields Too Large', 'The header fields of the request are too large.'];
+  }
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
+    return ['408 Request Timeout', 'The request did not arrive in time.'];
+  return ['400 Bad Request', 'The request is not valid HTTP.'];
+}

@@ -1,0 +1,77 @@
+import { createHash } from 'node:crypto';
+import type { Context, Hono } from 'hono';
+import { DomainError } from '../domain/errors.ts';
+import { newId } from '../domain/ids.ts';
+import { docsPage } from './docs/page.ts';
+import { landingPage } from './docs/landing.ts';
+import { style } from './docs/style.ts';
+import type { Head } from './http/answer.ts';
+import { jsonResponse, newHead } from './http/answer.ts';
+import type { Edge } from './http/edge.ts';
+import { errorResponse } from './http/errors.ts';
+import type { Env } from './http/request.ts';
+import { openapiText } from './openapi.ts';
+
+/** What keeps the service from taking work; empty when it is ready. Each is one line for an operator. */
+export type Probe = () => Promise<string[]>;
+
+/**
+ * Pages for people and machines that need no key: they say nothing of any organisation. Returns their paths.
+ */
+export function addPages(
+  hono: Hono<Env>,
+  edge: Edge,
+  probe: Probe,
+  gauges: () => Record<string, number>,
+): string[] {
+  const openapi = openapiText(edge.addresses.baseUrl);
+  const docs = docsPage(edge.addresses);
+  const landing = landingPage(edge.addresses);
+  const pages: Record<string, (c: Context<Env>) => Response | Promise<Response>> = {
+    '/': () => html(landing),
+    '/docs': () => html(docs),
+    '/openapi.json': () =>
+      jsonResponse(200, openapi, { ...publicHead(), 'Access-Control-Allow-Origin': '*' }),
+    '/healthz': () => jsonResponse(200, '{"status":"ok"}', newHead(newId())),
+    '/readyz': () => ready(edge, probe),
+    '/metrics': () => metrics(edge, gauges),
+  };
+  for (const [path, handler] of Object.entries(pages)) hono.get(path, handler);
+  return Object.keys(pages);
+}
+
+async function ready(edge: Edge, probe: Probe): Promise<Response> {
+  const problems = edge.draining ? ['The service is shutting down.'] : await probe();
+  const head = newHead(newId());
+  if (problems.length === 0) return jsonResponse(200, '{"status":"ready"}', head);
+  return errorResponse(new DomainError('unavailable', problems.join(' '), { retryAfterSeconds: 1 }), head);
+}
+
+function metrics(edge: Edge, gauges: () => Record<string, number>): Response {
+  const text = edge.metrics.text({ berth_event_streams_open: edge.streams.size, ...gauges() });
+  const head = newHead(newId());
+  head['Content-Type'] = 'text/plain; version=0.0.4; charset=utf-8';
+  return new Response(text, { headers: head });
+}
+
+const styleHash = createHash('sha256').update(style).digest('base64');
+
+/** Pages run no script and load nothing: the one inline style sheet is named by its hash. */
+const policy = `default-src 'none'; style-src 'sha256-${styleHash}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
+
+function html(page: string): Response {
+  return new Response(page, {
+    headers: {
+      ...publicHead(),
+      'Content-Type': 'text/html; charset=utf-8',
+      'Content-Security-Policy': policy,
+      'Referrer-Policy': 'no-referrer',
+      'X-Frame-Options': 'DENY',
+      'Cross-Origin-Opener-Policy': 'same-origin',
+    },
+  });
+}
+
+function publicHead(): Head {
+  return { ...newHead(newId()), 'Cache-Control': 'public, max-age=300' };
+}

@@ -1,0 +1,52 @@
+import type { Agent, ApiKey, Deployment, SecretName } from '../../domain/nouns.ts';
+import type { Addresses } from '../http/route.ts';
+
+export const timeOrNull = (date: Date | null): string | null => date?.toISOString() ?? null;
+
+/** The agent's own address is https whenever the service's is (API contract, section 5). */
+export function agentOf(agent: Agent, addresses: Addresses) {
+  const scheme = addresses.baseUrl.startsWith('https:') ? 'https' : 'http';
+  return {
+    id: agent.id,
+    name: agent.name,
+    url: `${scheme}://${agent.id}.${addresses.appDomain}`,
+    description: agent.description,
+    model: agent.model,
+    gitUrl: agent.externalGitUrl ?? `${addresses.baseUrl}/git/${agent.id}.git`,
+    deploymentId: agent.deploymentId,
+    createdAt: agent.createdAt.toISOString(),
+    updatedAt: agent.updatedAt.toISOString(),
+  };
+}
+
+export function apiKeyOf(key: ApiKey) {
+  return {
+    id: key.id,
+    name: key.name,
+    prefix: key.prefix,
+    scope: key.scope,
+    binding: key.binding,
+    agentId: key.agentId,
+    lastUsedAt: timeOrNull(key.lastUsedAt),
+    expiresAt: timeOrNull(key.expiresAt),
+    createdAt: key.createdAt.toISOString(),
+  };
+}
+
+export function secretOf(secret: SecretName) {
+  return { key: secret.key, hosts: secret.hosts, updatedAt: secret.updatedAt.toISOString() };
+}
+
+export function deploymentOf(deployment: Deployment) {
+  return {
+    id: deployment.id,
+    agentId: deployment.agentId,
+    commit: deployment.commit,
+    ref: deployment.ref,
+    source: deployment.source,
+    status: deployment.status,
+    error: deployment.error,
+    createdAt: deployment.createdAt.toISOString(),
+    activatedAt: timeOrNull(deployment.activatedAt),
+  };
+}

@@ -1,0 +1,24 @@
+import { chatRoutes } from './quickstart/chat.ts';
+import { quickstartAgentRoutes } from './quickstart/agents.ts';
+import { agentRoutes } from './v1/agents.ts';
+import { apiKeyRoutes } from './v1/api-keys.ts';
+import { conversationRoutes } from './v1/conversations.ts';
+import { deploymentRoutes } from './v1/deployments.ts';
+import { eventRoutes } from './v1/events.ts';
+import { limitRoutes } from './v1/limits.ts';
+import { runRoutes } from './v1/runs.ts';
+import { secretRoutes } from './v1/secrets.ts';
+
+/** Every keyed call of the service, in the order of the documentation. A new noun adds one line here. */
+export const routes = [
+  ...quickstartAgentRoutes,
+  ...chatRoutes,
+  ...agentRoutes,
+  ...apiKeyRoutes,
+  ...secretRoutes,
+  ...deploymentRoutes,
+  ...conversationRoutes,
+  ...runRoutes,
+  ...eventRoutes,
+  ...limitRoutes,
+];

@@ -1,0 +1,23 @@
+import { z } from 'zod';
+import { limits } from '../../domain/limits.ts';
+import { model, text } from './basics.ts';
+
+export const ChatSend = model(
+  'ChatSend',
+  z.strictObject({
+    agentId: z.string().meta({ format: 'uuid', description: 'The agent that receives the message.' }),
+    conversationId: z
+      .string()
+      .nullable()
+      .optional()
+      .meta({ description: 'The conversation to go on with; null or left out starts a new one.' }),
+    content: text(1, limits.contentChars, `The message text, 1 to ${limits.contentChars} characters.`),
+    stream: z.boolean().optional().describe('Answer with server-sent events.'),
+    onBusy: z
+      .enum(['enqueue', 'interrupt', 'reject'])
+      .optional()
+      .describe(
+        'When a run of the conversation is under way: wait for it (default), cancel it, or refuse with 409.',
+      ),
+  }),
+);
