@@ -32,9 +32,7 @@ export function text(min: number, max: number, description: string) {
 }
 
 function codePoints(value: string): number {
-  let count = 0;
-  for (const _ of value) count += 1;
-  return count;
+  return value.replace(/[\uD800-\uDBFF]/g, '').length;
 }
 
 export const name = () => text(1, limits.nameChars, `1 to ${limits.nameChars} characters.`);
