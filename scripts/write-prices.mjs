@@ -22,23 +22,22 @@ if (!folder) throw new Error('usage: node scripts/write-prices.mjs <unpacked pac
 const { version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
 
 const micros = (dollars) => Math.round(dollars * 1_000_000);
+// No cache price of its own: such tokens cost what others do.
+const prices = ({ input, output, cacheRead, cacheWrite }) =>
+  [input, cacheRead || input, cacheWrite || input, output].map(micros);
 const lines = [];
 for (const [name, file] of Object.entries(files)) {
   const apis = JSON.parse(readFileSync(join(folder, 'dist/providers/data', `${file}.json`), 'utf8'));
   const rows = [];
   for (const models of Object.values(apis)) {
     for (const model of Object.values(models)) {
-      const { input = 0, output = 0, cacheRead = 0, cacheWrite = 0 } = model.cost ?? {};
+      const cost = model.cost ?? {};
       // A price of 0 in the catalogue may mean "free" or "not known"; the two must not be mixed up.
-      if (model.type !== 'chat' || input <= 0 || output <= 0) continue;
-      // No cache price of its own: cached tokens cost what others do.
-      const row = [
-        model.id,
-        micros(input),
-        micros(cacheRead || input),
-        micros(cacheWrite || input),
-        micros(output),
-      ];
+      if (model.type !== 'chat' || !(cost.input > 0) || !(cost.output > 0)) continue;
+      const row = [model.id, ...prices(cost)];
+      // Where there are several bounds, the first one is kept.
+      const [tier] = cost.tiers ?? [];
+      if (tier) row.push(tier.inputTokensAbove, ...prices(tier));
       rows.push(`    ${JSON.stringify(row)},`);
     }
   }
@@ -46,7 +45,7 @@ for (const [name, file] of Object.entries(files)) {
 }
 
 const source = `// Written by scripts/write-prices.mjs; do not edit. Prices in micro-dollars per million tokens:
-// [model, input, cached input, cache write, output].
+// [model, input, cached input, cache write, output], and for long prompts: above how many input tokens, the same four.
 //
 // From the model catalogue of @earendil-works/pi-ai ${version}, MIT License, Copyright (c) Mario Zechner:
 // Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
@@ -58,23 +57,35 @@ const source = `// Written by scripts/write-prices.mjs; do not edit. Prices in m
 // WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
 // COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
 // OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
-import type { ModelPrice } from './prices.ts';
+import type { ModelPrice, TokenPrices } from './prices.ts';
 
 export const catalogVersion = 'pi-ai-${version}';
 
-type Row = [model: string, input: number, cachedInput: number, cacheWrite: number, output: number];
+type Four = [input: number, cachedInput: number, cacheWrite: number, output: number];
+type Row = [model: string, ...Four] | [model: string, ...Four, aboveInputTokens: number, ...Four];
+
+function four(input: number, cachedInput: number, cacheWrite: number, output: number): TokenPrices {
+  return {
+    input: BigInt(input),
+    cachedInput: BigInt(cachedInput),
+    cacheWrite: BigInt(cacheWrite),
+    output: BigInt(output),
+  };
+}
 
 function table(rows: Row[]): ReadonlyMap<string, ModelPrice> {
   return new Map(
-    rows.map(([model, input, cachedInput, cacheWrite, output]) => [
-      model,
-      {
-        input: BigInt(input),
-        cachedInput: BigInt(cachedInput),
-        cacheWrite: BigInt(cacheWrite),
-        output: BigInt(output),
-      },
-    ]),
+    rows.map(([model, a, b, c, d, above, ...long]) => {
+      const [e, f, g, h] = long as Four | [];
+      const isTiered = above !== undefined && e !== undefined;
+      return [
+        model,
+        {
+          ...four(a, b, c, d),
+          long: isTiered ? { aboveInputTokens: above, prices: four(e, f as number, g as number, h as number) } : null,
+        },
+      ];
+    }),
   );
 }
 

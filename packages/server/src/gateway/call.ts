@@ -1,10 +1,12 @@
 import type { ModelCaller } from '../domain/ports/model-gateway.ts';
 import { WireError } from './wires.ts';
-import type { Wire } from './wires.ts';
-import { arrayElements, parseField, topLevelFields } from './json-fields.ts';
+import { parseField, topLevelFields } from './json-fields.ts';
 import type { FieldSpan } from './json-fields.ts';
-import type { Provider } from './providers.ts';
+import type { Provider } from './provider.ts';
+import { refuseServerTools, refuseSharedState } from './refusals.ts';
 import type { Route } from './routes.ts';
+import { setField, splice } from './splice.ts';
+import type { Edit } from './splice.ts';
 
 /** A request after it was read and checked: what goes to the provider, and what is needed to count it. */
 export interface Call {
@@ -38,8 +40,10 @@ const watched = new Set([
   'conversation',
   'background',
   'prompt',
-  'generationconfig',
 ]);
+
+/** Gemini names the model and the manner of answer in the path. */
+const geminiWatched = new Set(['tools', 'cachedContent', 'generationConfig']);
 
 /** Chooses provider, key and model, and makes the body to send. Throws WireError. */
 export function prepareCall(
@@ -54,7 +58,7 @@ export function prepareCall(
   const { provider, model } = target;
   const key = ownKey(caller, provider);
   if (provider.needsKey && key === null && provider.key === null) throw keyMissing(provider);
-  refuseSharedState(body, fields, key !== null);
+  if (key === null) refuseSharedState(body, fields);
   if (!provider.allowServerTools) refuseServerTools(route.wire, body, fields);
 
   const isStream =
@@ -76,8 +80,6 @@ export function prepareCall(
     body: splice(body, edits),
   };
 }
-
-const geminiWatched = new Set(['tools']);
 
 function modelField(body: Buffer, fields: Map<string, FieldSpan>): string | null {
   const model = parseField(body, fields.get('model'));
@@ -145,83 +147,16 @@ function keyMissing(provider: Provider): WireError {
   );
 }
 
-/** Under a shared key, what a provider keeps between requests could be another tenant's. */
-function refuseSharedState(body: Buffer, fields: Map<string, FieldSpan>, isOwnKey: boolean): void {
-  const refuse = (field: string): WireError =>
-    new WireError(
-      'forbidden',
-      `The field "${field}" is not open on the service's key: send the whole conversation each time.`,
-    );
-  const isSet = (field: string): boolean => {
-    const span = fields.get(field);
-    return (
-      span !== undefined &&
-      span.end - span.start > 0 &&
-      !/^(?:null|false)$/.test(body.toString('latin1', span.start, Math.min(span.end, span.start + 8)))
-    );
-  };
-  if (isOwnKey) return;
-  for (const field of ['previous_response_id', 'conversation', 'background', 'prompt', 'container']) {
-    if (isSet(field)) throw refuse(field);
-  }
-  if (isSet('models'))
-    throw new WireError('forbidden', 'The field "models" is not open on the service\'s key.');
-}
-
-/** Types of tools that run in the harness. Any other runs at the provider. */
-const localTools: Record<Exclude<Wire, 'gemini'>, RegExp> = {
-  anthropic: /^(?:custom|(?:bash|text_editor|computer|memory|tool_search_tool)_.*)$/,
-  'openai-chat': /^(?:function|custom)$/,
-  'openai-responses':
-    /^(?:function|custom|local_shell|shell|apply_patch|computer_use_preview|namespace|tool_search)$/,
-};
-
-/** A provider's own tools reach the internet and other accounts past the sandbox's rules, and are billed apart. */
-function refuseServerTools(wire: Wire, body: Buffer, fields: Map<string, FieldSpan>): void {
-  const refuse = (what: string): WireError =>
-    new WireError(
-      'forbidden',
-      `${what} runs at the model provider, outside of the sandbox, and is not open here (allowServerTools, docs/models.md).`,
-    );
-  for (const field of ['mcp_servers', 'web_search_options', 'plugins']) {
-    if (fields.has(field)) throw refuse(`"${field}"`);
-  }
-  const span = fields.get('tools');
-  for (const element of span ? (arrayElements(body, span) ?? []) : []) {
-    const tool = topLevelFields(body.subarray(element.start, element.end), new Set(['type']));
-    if (wire === 'gemini') {
-      for (const name of tool.keys()) {
-        if (!/^function_?declarations$/i.test(name)) throw refuse(`The tool "${name}"`);
-      }
-      continue;
-    }
-    const type = parseField(body.subarray(element.start, element.end), tool.get('type'));
-    if (type !== undefined && !(typeof type === 'string' && localTools[wire].test(type))) {
-      throw refuse(`The tool type "${String(type).slice(0, 64)}"`);
-    }
-  }
-}
-
 function maxOutput(body: Buffer, fields: Map<string, FieldSpan>): number | null {
+  const config = parseField(body, fields.get('generationConfig'));
+  if (typeof config === 'object' && config !== null && 'maxOutputTokens' in config) {
+    return typeof config.maxOutputTokens === 'number' ? config.maxOutputTokens : null;
+  }
   for (const field of ['max_completion_tokens', 'max_tokens', 'max_output_tokens']) {
     const value = parseField(body, fields.get(field));
     if (typeof value === 'number' && Number.isInteger(value) && value > 0) return value;
   }
   return null;
-}
-
-/** Replaces bytes `start` to `end` of the body. */
-interface Edit {
-  start: number;
-  end: number;
-  text: string;
-}
-
-/** A field that is not there is put first, which changes no byte of the others. */
-function setField(fields: Map<string, FieldSpan>, field: string, json: string): Edit {
-  const span = fields.get(field);
-  if (span) return { ...span, text: json };
-  return { start: -1, end: -1, text: `${JSON.stringify(field)}:${json}` };
 }
 
 function askForUsage(body: Buffer, fields: Map<string, FieldSpan>): Edit[] {
@@ -230,24 +165,4 @@ function askForUsage(body: Buffer, fields: Map<string, FieldSpan>): Edit[] {
   if (isObject && 'include_usage' in options && options.include_usage === true) return [];
   const merged = { ...(isObject ? options : {}), include_usage: true };
   return [setField(fields, 'stream_options', JSON.stringify(merged))];
-}
-
-function splice(body: Buffer, edits: Edit[]): Buffer[] {
-  if (edits.length === 0) return [body];
-  const pieces: Buffer[] = [];
-  let at = 0;
-  const added = edits.filter((edit) => edit.start === -1).map((edit) => edit.text);
-  if (added.length > 0) {
-    at = body.indexOf(0x7b) + 1;
-    // An object without fields takes no comma after the new one.
-    const isEmpty = /^\s*\}/.test(body.toString('latin1', at, at + 64));
-    pieces.push(body.subarray(0, at), Buffer.from(added.join(',') + (isEmpty ? '' : ',')));
-  }
-  const replaced = edits.filter((edit) => edit.start !== -1).sort((a, b) => a.start - b.start);
-  for (const edit of replaced) {
-    pieces.push(body.subarray(at, edit.start), Buffer.from(edit.text));
-    at = edit.end;
-  }
-  pieces.push(body.subarray(at));
-  return pieces;
 }

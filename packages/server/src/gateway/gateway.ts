@@ -3,20 +3,17 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Log } from '../domain/log.ts';
 import type { ModelCaller, ModelGateway, ModelGatewayHooks } from '../domain/ports/model-gateway.ts';
 import { prepareCall } from './call.ts';
-import type { Call } from './call.ts';
-import { answerDemo } from './demo/answer.ts';
 import { listModels } from './list-models.ts';
+import { Load } from './load.ts';
+import { meteredCall } from './metered-call.ts';
+import type { MeterOptions } from './metered-call.ts';
 import { findOllama } from './ollama.ts';
-import { estimateMicros, tokensUsed, usageEntries } from './prices.ts';
-import type { Tokens } from './prices.ts';
 import { demoProvider } from './demo/provider.ts';
-import type { Provider } from './providers.ts';
+import type { Provider } from './provider.ts';
 import { readBody } from './read-body.ts';
 import { parseRoute } from './routes.ts';
-import type { Route } from './routes.ts';
-import { TokenScan } from './token-scan.ts';
-import { closeConnections, defaultTimeouts, openConnections, sendUpstream } from './upstream.ts';
-import type { Connections, Timeouts } from './upstream.ts';
+import { closeConnections, defaultTimeouts, openConnections } from './upstream.ts';
+import type { Timeouts } from './upstream.ts';
 import { wireError, WireError } from './wires.ts';
 import type { Wire } from './wires.ts';
 
@@ -32,15 +29,9 @@ export interface ModelGatewayOptions {
   detectOllama?: boolean;
 }
 
-/** Output tokens that are set aside when a request names no limit of its own. */
-const assumedOutputTokens = 4096;
-
-interface Gateway {
+interface Gateway extends MeterOptions {
   providers: ReadonlyMap<string, Provider>;
-  hooks: ModelGatewayHooks;
-  log: Log;
-  connections: Connections;
-  timeouts: Timeouts;
+  load: Load;
 }
 
 /** Looks for Ollama (300 ms at most) and opens the gateway; it listens nowhere, requests come in by `handle`. */
@@ -48,6 +39,7 @@ export async function createModelGateway(options: ModelGatewayOptions): Promise<
   const providers = new Map(options.providers).set(demoProvider.name, demoProvider);
   const gateway: Gateway = {
     providers,
+    load: new Load(),
     hooks: options.hooks,
     log: options.log,
     connections: openConnections(),
@@ -98,6 +90,7 @@ async function answer(
   response: ServerResponse,
 ): Promise<void> {
   let wire: Wire = guessWire(request);
+  let heldBytes = 0;
   try {
     const route = parseRoute(request.method ?? '', request.url ?? '');
     if (!route) throw new WireError('not_found', 'The model gateway has no such path.');
@@ -107,9 +100,12 @@ async function answer(
       sendJson(response, 200, listModels(caller, route, gateway.providers));
       return;
     }
-    const body = await readBody(request);
+    const body = await readBody(request, (bytes) => {
+      gateway.load.add(caller.sandboxId, bytes);
+      heldBytes += bytes;
+    });
     const call = prepareCall(caller, route, gateway.providers, body);
-    await meteredCall(gateway, caller, route, call, request, response);
+    await meteredCall(gateway, { caller, route, call, request, response, requestBytes: body.length });
   } catch (error) {
     if (!(error instanceof WireError)) {
       gateway.log.error('model gateway failed', { agentId: caller.agentId, error: String(error) });
@@ -117,6 +113,8 @@ async function answer(
     const refusal =
       error instanceof WireError ? error : new WireError('internal', 'The model gateway failed.');
     sendError(request, response, wire, refusal);
+  } finally {
+    gateway.load.remove(caller.sandboxId, heldBytes);
   }
 }
 
@@ -140,94 +138,49 @@ function checkToken(caller: ModelCaller, request: IncomingMessage): void {
   );
 }
 
-/** Sets the estimate aside, makes the call, and reports what it used exactly once. */
-async function meteredCall(
-  gateway: Gateway,
-  caller: ModelCaller,
-  route: Route,
-  call: Call,
-  request: IncomingMessage,
-  response: ServerResponse,
-): Promise<void> {
-  const requestBytes = call.body.reduce((sum, piece) => sum + piece.length, 0);
-  const price = call.provider.prices.get(call.model) ?? null;
-  const isMetered = route.purpose !== 'count';
-  const maxOutput = route.purpose === 'generate' ? (call.maxOutputTokens ?? assumedOutputTokens) : 0;
-  const estimate = isMetered ? estimateMicros(requestBytes, maxOutput, price) : 0n;
-  const reserved = isMetered ? await gateway.hooks.reserve(caller, estimate) : null;
-  if (reserved && !reserved.ok) throw new WireError('budget_exceeded', reserved.message);
-  try {
-    if (response.destroyed) return;
-    const report = (tokens: Tokens): void => {
-      if (!isMetered) return;
-      const entries = usageEntries(tokens, price);
-      if (entries.length === 0) return;
-      const version = price === null ? 'unknown' : call.provider.priceVersion;
-      gateway.hooks.onUsage(caller, {
-        model: `${call.provider.name}/${call.model}`,
-        sessionId: sessionOf(request),
-        entries,
-        priceVersion: `${version}${tokens.isEstimated ? '+estimated' : ''}${call.usesOwnKey ? '+own-key' : ''}`,
-      });
-    };
-    if (call.provider.kind === 'demo') await answerDemo(route, call, response, report);
-    else await passThrough(gateway, route, call, { request, response, requestBytes, report });
-  } finally {
-    if (reserved?.ok) reserved.release();
-  }
-}
-
-function sessionOf(request: IncomingMessage): string | null {
-  const session = request.headers['x-berth-session'];
-  return typeof session === 'string' && /^[\x21-\x7e]{1,200}$/.test(session) ? session : null;
-}
-
-interface Exchange {
-  request: IncomingMessage;
-  response: ServerResponse;
-  requestBytes: number;
-  report: (tokens: Tokens) => void;
-}
-
-async function passThrough(gateway: Gateway, route: Route, call: Call, exchange: Exchange): Promise<void> {
-  const { request, response, requestBytes, report } = exchange;
-  let scan: TokenScan | null = null;
-  const outcome = await sendUpstream(route, call, {
-    connections: gateway.connections,
-    timeouts: gateway.timeouts,
-    incoming: request,
-    response,
-    onStart: (upstream) => {
-      const isSse = (upstream.headers['content-type'] ?? '').includes('event-stream');
-      scan = new TokenScan(route.wire, isSse);
-    },
-    onChunk: (chunk) => scan?.feed(chunk),
-  });
-  // A client that leaves while the model is still reading the prompt has used it all the same.
-  const wasAbandoned = outcome.status === null && outcome.error === null;
-  if (scan !== null || wasAbandoned) {
-    const { counts, answerBytes } = scan ?? new TokenScan(route.wire, false);
-    report(tokensUsed(route.wire, counts, { requestBytes, answerBytes, isComplete: outcome.isComplete }));
-  }
-  if (outcome.error) {
-    gateway.log.warn('model provider failed', {
-      provider: call.provider.name,
-      status: outcome.status,
-      code: outcome.error.code,
-    });
-    throw outcome.error;
-  }
-}
-
 function sendError(request: IncomingMessage, response: ServerResponse, wire: Wire, error: WireError): void {
   if (response.headersSent || response.destroyed) {
     response.destroy();
     return;
   }
-  // Unread bytes of a refused body would be taken for the next request.
-  if (!request.complete) response.setHeader('connection', 'close');
   const { status, body } = wireError(wire, error.code, error.message);
-  sendJson(response, status, body);
+  if (request.complete) sendJson(response, status, body);
+  else sendWhileReceiving(request, response, status, body);
+}
+
+const drainBytes = 128 * 1024 * 1024;
+const drainMs = 5000;
+
+/**
+ * Answers a request whose body is still on its way. Closing at once would break the client's writing before it reads
+ * the answer, so the rest is received and thrown away, within bounds, before the connection ends.
+ */
+function sendWhileReceiving(
+  request: IncomingMessage,
+  response: ServerResponse,
+  status: number,
+  body: string,
+): void {
+  response.writeHead(status, {
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  });
+  response.write(body);
+  let bytes = 0;
+  const end = (): void => {
+    clearTimeout(timer);
+    request.off('data', count);
+    response.end();
+  };
+  const count = (chunk: Buffer): void => {
+    bytes += chunk.length;
+    if (bytes > drainBytes) end();
+  };
+  const timer = setTimeout(end, drainMs);
+  request.on('data', count);
+  request.once('end', end);
+  request.once('close', end);
 }
 
 function sendJson(response: ServerResponse, status: number, body: string): void {

@@ -1,6 +1,6 @@
 import type { ModelCaller } from '../domain/ports/model-gateway.ts';
 import { splitModel } from './call.ts';
-import type { Provider } from './providers.ts';
+import type { Provider } from './provider.ts';
 import type { Route } from './routes.ts';
 import { WireError } from './wires.ts';
 

@@ -1,5 +1,5 @@
 import { get } from 'node:http';
-import type { Provider } from './providers.ts';
+import type { Provider } from './provider.ts';
 
 const timeoutMs = 300;
 const recheckMs = 30_000;

@@ -1,5 +1,5 @@
 // Written by scripts/write-prices.mjs; do not edit. Prices in micro-dollars per million tokens:
-// [model, input, cached input, cache write, output].
+// [model, input, cached input, cache write, output], and for long prompts: above how many input tokens, the same four.
 //
 // From the model catalogue of @earendil-works/pi-ai 1.6.0, MIT License, Copyright (c) Mario Zechner:
 // Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
@@ -11,23 +11,35 @@
 // WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
 // COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
 // OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
-import type { ModelPrice } from './prices.ts';
+import type { ModelPrice, TokenPrices } from './prices.ts';
 
 export const catalogVersion = 'pi-ai-1.6.0';
 
-type Row = [model: string, input: number, cachedInput: number, cacheWrite: number, output: number];
+type Four = [input: number, cachedInput: number, cacheWrite: number, output: number];
+type Row = [model: string, ...Four] | [model: string, ...Four, aboveInputTokens: number, ...Four];
+
+function four(input: number, cachedInput: number, cacheWrite: number, output: number): TokenPrices {
+  return {
+    input: BigInt(input),
+    cachedInput: BigInt(cachedInput),
+    cacheWrite: BigInt(cacheWrite),
+    output: BigInt(output),
+  };
+}
 
 function table(rows: Row[]): ReadonlyMap<string, ModelPrice> {
   return new Map(
-    rows.map(([model, input, cachedInput, cacheWrite, output]) => [
-      model,
-      {
-        input: BigInt(input),
-        cachedInput: BigInt(cachedInput),
-        cacheWrite: BigInt(cacheWrite),
-        output: BigInt(output),
-      },
-    ]),
+    rows.map(([model, a, b, c, d, above, ...long]) => {
+      const [e, f, g, h] = long as Four | [];
+      const isTiered = above !== undefined && e !== undefined;
+      return [
+        model,
+        {
+          ...four(a, b, c, d),
+          long: isTiered ? { aboveInputTokens: above, prices: four(e, f as number, g as number, h as number) } : null,
+        },
+      ];
+    }),
   );
 }
 
@@ -38,7 +50,7 @@ export const catalogPrices: ReadonlyMap<string, ReadonlyMap<string, ModelPrice>>
     ["claude-fable-5-2",8000000,200000,10000000,40000000],
     ["claude-haiku-4-5",1000000,100000,1250000,5000000],
     ["claude-haiku-4-5-20251001",1000000,100000,1250000,5000000],
-    ["claude-haiku-5-5",100000,10000,125000,500000],
+    ["claude-haiku-5-5",100000,10000,125000,500000,100000,500000,50000,625000,2500000],
     ["claude-opus-4-5",5000000,500000,6250000,25000000],
     ["claude-opus-4-5-20251101",5000000,500000,6250000,25000000],
     ["claude-opus-4-6",5000000,500000,6250000,25000000],
@@ -74,25 +86,25 @@ export const catalogPrices: ReadonlyMap<string, ReadonlyMap<string, ModelPrice>>
     ["gpt-5.2-pro",21000000,21000000,21000000,168000000],
     ["gpt-5.3-codex",1750000,175000,1750000,14000000],
     ["gpt-5.3-codex-spark",1750000,175000,1750000,14000000],
-    ["gpt-5.4",2500000,250000,2500000,15000000],
+    ["gpt-5.4",2500000,250000,2500000,15000000,272000,5000000,500000,5000000,22500000],
     ["gpt-5.4-mini",750000,75000,750000,4500000],
     ["gpt-5.4-nano",200000,20000,200000,1250000],
-    ["gpt-5.4-pro",30000000,30000000,30000000,180000000],
-    ["gpt-5.5",5000000,500000,5000000,30000000],
-    ["gpt-5.5-pro",30000000,30000000,30000000,180000000],
+    ["gpt-5.4-pro",30000000,30000000,30000000,180000000,272000,60000000,60000000,60000000,270000000],
+    ["gpt-5.5",5000000,500000,5000000,30000000,272000,10000000,1000000,10000000,45000000],
+    ["gpt-5.5-pro",30000000,30000000,30000000,180000000,272000,60000000,60000000,60000000,270000000],
     ["gpt-5.6-cyber",12500000,1250000,15625000,75000000],
-    ["gpt-5.6-luna",200000,20000,250000,1200000],
-    ["gpt-5.6-sol",4000000,400000,5000000,20000000],
-    ["gpt-5.6-terra",2000000,200000,2500000,12000000],
-    ["gpt-6-astra",10000000,1000000,12500000,50000000],
+    ["gpt-5.6-luna",200000,20000,250000,1200000,272000,400000,40000,500000,1800000],
+    ["gpt-5.6-sol",4000000,400000,5000000,20000000,272000,8000000,800000,10000000,30000000],
+    ["gpt-5.6-terra",2000000,200000,2500000,12000000,272000,4000000,400000,5000000,18000000],
+    ["gpt-6-astra",10000000,1000000,12500000,50000000,272000,20000000,2000000,25000000,75000000],
     ["gpt-6-cyber",20000000,2000000,25000000,100000000],
-    ["gpt-6-luna",100000,10000,125000,500000],
-    ["gpt-6-sol",2000000,200000,2500000,10000000],
-    ["gpt-6.1-sol",2000000,100000,2500000,10000000],
-    ["gpt-6.1-terra",1000000,50000,1250000,5000000],
-    ["gpt-6.2-astra",8000000,400000,10000000,40000000],
-    ["gpt-6.2-sol",2000000,100000,2500000,10000000],
-    ["gpt-daybreak-blue-latest",4000000,400000,5000000,20000000],
+    ["gpt-6-luna",100000,10000,125000,500000,272000,200000,20000,250000,750000],
+    ["gpt-6-sol",2000000,200000,2500000,10000000,272000,4000000,400000,5000000,15000000],
+    ["gpt-6.1-sol",2000000,100000,2500000,10000000,272000,4000000,200000,5000000,15000000],
+    ["gpt-6.1-terra",1000000,50000,1250000,5000000,272000,2000000,100000,2500000,7500000],
+    ["gpt-6.2-astra",8000000,400000,10000000,40000000,272000,16000000,800000,20000000,60000000],
+    ["gpt-6.2-sol",2000000,100000,2500000,10000000,272000,4000000,200000,5000000,15000000],
+    ["gpt-daybreak-blue-latest",4000000,400000,5000000,20000000,272000,8000000,800000,10000000,30000000],
     ["gpt-daybreak-red-latest",12500000,1250000,15625000,75000000],
     ["o1",15000000,7500000,15000000,60000000],
     ["o1-pro",150000000,150000000,150000000,600000000],
@@ -102,17 +114,17 @@ export const catalogPrices: ReadonlyMap<string, ReadonlyMap<string, ModelPrice>>
     ["o4-mini",1100000,275000,1100000,4400000],
   ])],
   ["gemini", table([
-    ["deep-research-max-preview-04-2026",2000000,200000,2000000,12000000],
-    ["deep-research-preview-04-2026",2000000,200000,2000000,12000000],
+    ["deep-research-max-preview-04-2026",2000000,200000,2000000,12000000,200000,4000000,400000,4000000,18000000],
+    ["deep-research-preview-04-2026",2000000,200000,2000000,12000000,200000,4000000,400000,4000000,18000000],
     ["gemini-2.5-computer-use-preview-10-2025",1250000,1250000,1250000,10000000],
     ["gemini-2.5-flash",300000,30000,300000,2500000],
     ["gemini-2.5-flash-lite",100000,10000,100000,400000],
-    ["gemini-2.5-pro",1250000,125000,1250000,10000000],
+    ["gemini-2.5-pro",1250000,125000,1250000,10000000,200000,2500000,250000,2500000,15000000],
     ["gemini-3-flash-preview",500000,50000,500000,3000000],
     ["gemini-3.1-flash-lite",250000,25000,250000,1500000],
     ["gemini-3.1-flash-lite-preview",250000,25000,250000,1500000],
-    ["gemini-3.1-pro-preview",2000000,200000,2000000,12000000],
-    ["gemini-3.1-pro-preview-customtools",2000000,200000,2000000,12000000],
+    ["gemini-3.1-pro-preview",2000000,200000,2000000,12000000,200000,4000000,400000,4000000,18000000],
+    ["gemini-3.1-pro-preview-customtools",2000000,200000,2000000,12000000,200000,4000000,400000,4000000,18000000],
     ["gemini-3.5-flash",1500000,150000,1500000,9000000],
     ["gemini-3.5-flash-lite",300000,30000,300000,2500000],
     ["gemini-3.6-flash",750000,75000,750000,3750000],
@@ -124,7 +136,7 @@ export const catalogPrices: ReadonlyMap<string, ReadonlyMap<string, ModelPrice>>
     ["gemini-4-neon",3000000,150000,3000000,15000000],
     ["gemini-flash-latest",1500000,150000,1500000,9000000],
     ["gemini-flash-lite-latest",250000,25000,250000,1500000],
-    ["gemini-pro-latest",2000000,200000,2000000,12000000],
+    ["gemini-pro-latest",2000000,200000,2000000,12000000,200000,4000000,400000,4000000,18000000],
     ["gemini-robotics-er-2-preview",1000000,100000,1000000,5000000],
   ])],
   ["mistral", table([
@@ -175,10 +187,10 @@ export const catalogPrices: ReadonlyMap<string, ReadonlyMap<string, ModelPrice>>
     ["deepseek-v4-pro",1320000,44000,1320000,3960000],
   ])],
   ["xai", table([
-    ["grok-4.3",1250000,200000,1250000,2500000],
-    ["grok-4.5",2000000,300000,2000000,6000000],
-    ["grok-4.6",2000000,500000,2000000,6000000],
-    ["grok-4.7",2000000,500000,2000000,6000000],
+    ["grok-4.3",1250000,200000,1250000,2500000,200000,2500000,400000,2500000,5000000],
+    ["grok-4.5",2000000,300000,2000000,6000000,200000,4000000,600000,4000000,12000000],
+    ["grok-4.6",2000000,500000,2000000,6000000,200000,4000000,1000000,4000000,12000000],
+    ["grok-4.7",2000000,500000,2000000,6000000,200000,4000000,1000000,4000000,12000000],
   ])],
   ["cerebras", table([
     ["gpt-oss-120b",350000,350000,350000,750000],

@@ -3,11 +3,16 @@ import type { TokenCounts } from './token-scan.ts';
 import type { Wire } from './wires.ts';
 
 /** Micro-dollars per million tokens. */
-export interface ModelPrice {
+export interface TokenPrices {
   input: bigint;
   cachedInput: bigint;
   cacheWrite: bigint;
   output: bigint;
+}
+
+export interface ModelPrice extends TokenPrices {
+  /** Some vendors charge more for the whole call when its prompt is longer than a bound. */
+  long: { aboveInputTokens: number; prices: TokenPrices } | null;
 }
 
 export interface UsageEntry {
@@ -73,7 +78,9 @@ function cost(quantity: number, perMillion: bigint | null): bigint {
 }
 
 /** The ledger's entries; none for what was not used. An unknown price costs 0 and says so by a unit price of null. */
-export function usageEntries(tokens: Tokens, price: ModelPrice | null): UsageEntry[] {
+export function usageEntries(tokens: Tokens, model: ModelPrice | null): UsageEntry[] {
+  const prompt = tokens.input + tokens.cachedInput + tokens.cacheWrite + tokens.cacheWriteLong;
+  const price = pricesAt(model, prompt);
   const entry = (meter: Meter, quantity: number, unit: bigint | null): UsageEntry[] =>
     quantity > 0
       ? [{ meter, quantity, unitPricePerMillionMicros: unit, costMicros: cost(quantity, unit) }]
@@ -86,6 +93,10 @@ export function usageEntries(tokens: Tokens, price: ModelPrice | null): UsageEnt
     ...entry('model.cached_input_tokens', tokens.cachedInput, price?.cachedInput ?? null),
     ...entry('model.output_tokens', tokens.output, price?.output ?? null),
   ];
+}
+
+function pricesAt(model: ModelPrice | null, inputTokens: number): TokenPrices | null {
+  return model?.long && inputTokens > model.long.aboveInputTokens ? model.long.prices : model;
 }
 
 /** What a call may cost at most by a rough count, to be set aside before it. */

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
-import { baseUrlOf, checkedKey, ProviderConfigError } from './providers.ts';
-import type { Provider, ProviderKind } from './providers.ts';
+import { baseUrlOf, checkedKey, ProviderConfigError } from './provider.ts';
+import type { Provider, ProviderKind } from './provider.ts';
 import { parseDollars } from './prices.ts';
 import type { ModelPrice } from './prices.ts';
 
@@ -139,6 +139,7 @@ function readPrices(name: string, fields: Fields): Map<string, ModelPrice> {
       cachedInput: price('cachedInput', input),
       cacheWrite: price('cacheWrite', input),
       output: price('output', null),
+      long: null,
     });
   }
   return prices;

@@ -3,24 +3,32 @@ import { WireError } from './wires.ts';
 
 export const maxBodyBytes = 32 * 1024 * 1024;
 
-/** Reads the whole body. Throws WireError when it is too large, compressed, or cut short. */
-export function readBody(request: IncomingMessage, maxBytes = maxBodyBytes): Promise<Buffer> {
+/**
+ * Reads the whole body. `onBytes` is told of each piece before it is kept and may refuse by throwing. Throws WireError
+ * when the body is too large, compressed, or cut short.
+ */
+export function readBody(request: IncomingMessage, onBytes: (bytes: number) => void): Promise<Buffer> {
   const encoding = request.headers['content-encoding'];
   if (encoding !== undefined && encoding !== 'identity') {
     throw new WireError('unsupported_encoding', 'Send the body without content-encoding.');
   }
-  const tooLarge = new WireError('too_large', `The body may have at most ${maxBytes} bytes.`);
-  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge;
+  const tooLarge = new WireError('too_large', `The body may have at most ${maxBodyBytes} bytes.`);
+  if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw tooLarge;
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;
-    request.on('data', (chunk: Buffer) => {
-      bytes += chunk.length;
-      if (bytes > maxBytes) {
-        request.pause();
-        reject(tooLarge);
-      } else chunks.push(chunk);
-    });
+    const onData = (chunk: Buffer): void => {
+      try {
+        bytes += chunk.length;
+        if (bytes > maxBodyBytes) throw tooLarge;
+        onBytes(chunk.length);
+        chunks.push(chunk);
+      } catch (error) {
+        request.off('data', onData);
+        reject(error as Error);
+      }
+    };
+    request.on('data', onData);
     request.on('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
     request.on('error', reject);
     request.on('close', () => reject(new WireError('bad_request', 'The body was cut short.')));

@@ -44,7 +44,7 @@ export function upstreamUrl(route: Route, call: Call): string {
   const base = baseUrl ?? '';
   if (route.wire === 'gemini') {
     if (kind !== 'gemini') throw noSuchPath(call);
-    return `${base}/v1beta/models/${call.model}:${route.operation}${route.query}`;
+    return `${base}/v1beta/models/${encodeURIComponent(call.model)}:${route.operation}${route.query}`;
   }
   if (kind === 'openai') return `${base}/${route.operation}${route.query}`;
   if (kind === 'anthropic') return `${base}/v1/${route.operation}${route.query}`;
@@ -235,7 +235,9 @@ function forwardRefusal(
       return refuse(new WireError('provider_unreachable', 'The model provider cut its answer short.'));
     if (call.key !== null && body.includes(call.key)) return refuse(tooLong(status));
     isSettled = true;
-    response.writeHead(status, { ...responseHeaders(answer.headers), 'content-length': body.length });
+    // 402 is this gateway's own word for the agent's budget; the provider's is about the operator's account.
+    const told = status === 402 ? 403 : status;
+    response.writeHead(told, { ...responseHeaders(answer.headers), 'content-length': body.length });
     response.end(body);
     settle({ status, isComplete: true, error: null });
   });

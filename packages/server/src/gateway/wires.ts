@@ -12,6 +12,7 @@ export type WireErrorCode =
   | 'key_missing'
   | 'not_found'
   | 'too_large'
+  | 'too_busy'
   | 'unsupported_encoding'
   | 'provider_refused_key'
   | 'provider_unreachable'
@@ -36,6 +37,7 @@ const kinds: Record<WireErrorCode, ErrorKind> = {
   not_found: kind(404, 'not_found_error', 'invalid_request_error', 'NOT_FOUND'),
   too_large: kind(413, 'request_too_large', 'invalid_request_error', 'INVALID_ARGUMENT'),
   unsupported_encoding: kind(415, 'invalid_request_error', 'invalid_request_error', 'INVALID_ARGUMENT'),
+  too_busy: kind(429, 'rate_limit_error', 'rate_limit_error', 'RESOURCE_EXHAUSTED'),
   internal: kind(500, 'api_error', 'server_error', 'INTERNAL'),
   provider_unreachable: kind(502, 'api_error', 'server_error', 'UNAVAILABLE'),
   provider_timeout: kind(504, 'timeout_error', 'server_error', 'DEADLINE_EXCEEDED'),

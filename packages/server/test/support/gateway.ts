@@ -128,7 +128,10 @@ function send(socketPath: string, path: string, options: SendOptions): Promise<G
       method: options.method ?? (bytes === null ? 'GET' : 'POST'),
       headers: {
         authorization: `Bearer ${sandboxToken}`,
-        ...(bytes === null ? {} : { 'content-type': 'application/json', 'content-length': bytes.length }),
+        ...(bytes === null ? {} : { 'content-type': 'application/json' }),
+        ...(bytes === null || options.headers?.['transfer-encoding']
+          ? {}
+          : { 'content-length': bytes.length }),
         ...options.headers,
       },
       agent: false,

@@ -264,7 +264,7 @@ function geminiPart(reply: ScriptedReply, context: RenderContext, last: boolean)
     promptTokenCount: context.usage.input,
     cachedContentTokenCount: context.usage.cachedInput ?? 0,
     candidatesTokenCount: last ? context.usage.output : 0,
-    totalTokenCount: context.usage.input + context.usage.output,
+    totalTokenCount: context.usage.input + (last ? context.usage.output : 0),
   };
   return {
     candidates: [{ index: 0, content: { role: 'model', parts }, ...(last ? { finishReason: 'STOP' } : {}) }],

@@ -1,6 +1,6 @@
-import type { Provider } from '../providers.ts';
+import type { Provider } from '../provider.ts';
 
-const free = { input: 0n, cachedInput: 0n, cacheWrite: 0n, output: 0n };
+const free = { input: 0n, cachedInput: 0n, cacheWrite: 0n, output: 0n, long: null };
 
 /** The provider that needs no key: not a model, it says so, and costs nothing. */
 export const demoProvider: Provider = {
