@@ -25,6 +25,8 @@ export interface ModelGatewayOptions {
   /** BERTH_DEFAULT_MODEL; null = the first configured provider's. */
   defaultModel?: string | null;
   timeouts?: Partial<Timeouts>;
+  /** Bytes of request bodies that are held at once. */
+  load?: Load;
   /** Look for Ollama; only tests that must not see the machine's own say no. */
   detectOllama?: boolean;
 }
@@ -39,7 +41,7 @@ export async function createModelGateway(options: ModelGatewayOptions): Promise<
   const providers = new Map(options.providers).set(demoProvider.name, demoProvider);
   const gateway: Gateway = {
     providers,
-    load: new Load(),
+    load: options.load ?? new Load(),
     hooks: options.hooks,
     log: options.log,
     connections: openConnections(),

@@ -2,6 +2,7 @@ import { equal, ok } from 'node:assert/strict';
 import { createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
+import { Load } from '../../src/gateway/load.ts';
 import { operatorKey, startGateway } from '../support/gateway.ts';
 import type { GatewayAnswer, TestGateway, TestGatewayOptions } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
@@ -175,8 +176,9 @@ test('a sandbox that holds too many large bodies at once gets 429', async () => 
   const gateway = await startGateway({
     env: { ANTHROPIC_API_KEY: operatorKey, ANTHROPIC_BASE_URL: provider.url },
     model: 'anthropic/m',
+    gateway: { load: new Load(100_000, 1_000_000) },
   });
-  const large = Buffer.concat([Buffer.from('{"model":"m"}'), Buffer.alloc(30 * 1024 * 1024, ' ')]);
+  const large = Buffer.concat([Buffer.from('{"model":"m"}'), Buffer.alloc(45_000, ' ')]);
   const answers = await Promise.all([1, 2, 3].map(() => gateway.send(path, { body: large })));
   const after = await gateway.send(path, { body });
   await gateway.close();

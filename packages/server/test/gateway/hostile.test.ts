@@ -86,7 +86,7 @@ test('everything outside of the allow-list is 404 and reaches no provider', asyn
   await withGateway(async (gateway, calls) => {
     for (const [method, target] of refusedTargets) {
       const answer = await sendRaw(gateway.socketPath, target, method);
-      ok(/^HTTP\/1\.1 404 /.test(answer), `${method} ${target}: ${answer.slice(0, 120)}`);
+      ok(answer.startsWith('HTTP/1.1 404 '), `${method} ${target}: ${answer.slice(0, 120)}`);
     }
     equal(calls(), 0);
   });
@@ -96,7 +96,7 @@ test('a key in the query is refused, whatever it is called', async () => {
   await withGateway(async (gateway, calls) => {
     for (const query of ['?key=abc', '?alt=sse&key=abc', '?access_token=abc', '?%6bey=abc', '?a=b#c']) {
       const answer = await sendRaw(gateway.socketPath, `/llm/anthropic/v1/messages${query}`);
-      ok(/^HTTP\/1\.1 400 /.test(answer), `${query}: ${answer.slice(0, 120)}`);
+      ok(answer.startsWith('HTTP/1.1 400 '), `${query}: ${answer.slice(0, 120)}`);
     }
     equal(calls(), 0);
   });
