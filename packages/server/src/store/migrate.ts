@@ -1,8 +1,8 @@
-import { createHash } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import type { Database, Sql } from "./database.ts";
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Database, Sql } from './database.ts';
 
 /** The database cannot be used by this version of the service. The message says why and what to do. */
 export class SchemaError extends Error {}
@@ -19,20 +19,20 @@ export interface Migration {
 /** Any number, as long as every Berth takes the same one. */
 const ADVISORY_LOCK = 4_170_712_001;
 const OLDEST_SERVER = 150_000;
-const DIRECTORY = fileURLToPath(new URL("./migrations", import.meta.url));
+const DIRECTORY = fileURLToPath(new URL('./migrations', import.meta.url));
 
 /** The migrations of this version, in order; each file is `<number>_<name>.sql`. */
 export function readMigrations(directory: string = DIRECTORY): Migration[] {
-  const files = readdirSync(directory).filter((file) => file.endsWith(".sql"));
+  const files = readdirSync(directory).filter((file) => file.endsWith('.sql'));
   return files.sort().map((file, index) => {
     const match = /^(\d{4})_([a-z0-9_]+)\.sql$/.exec(file);
     if (!match?.[2] || Number(match[1]) !== index + 1) {
       throw new SchemaError(
-        `Migration file ${file} must be named ${String(index + 1).padStart(4, "0")}_<name>.sql.`,
+        `Migration file ${file} must be named ${String(index + 1).padStart(4, '0')}_<name>.sql.`,
       );
     }
-    const sql = readFileSync(join(directory, file), "utf8");
-    const checksum = createHash("sha256").update(sql).digest("hex");
+    const sql = readFileSync(join(directory, file), 'utf8');
+    const checksum = createHash('sha256').update(sql).digest('hex');
     return { version: index + 1, name: match[2], sql, checksum };
   });
 }
@@ -102,7 +102,7 @@ function checkApplied(
   if (known.checksum !== row.checksum) {
     throw new SchemaError(
       `Migration ${row.version} (${row.name}) of the database is not the one in this Berth (checksums differ): ` +
-        "the database was made by another build. Start that build, or use a fresh database.",
+        'the database was made by another build. Start that build, or use a fresh database.',
     );
   }
 }
@@ -111,11 +111,11 @@ async function checkServer(sql: Sql): Promise<void> {
   const [server] = await sql<{ number: number; text: string; encoding: string }[]>`
     select current_setting('server_version_num')::int as number, current_setting('server_version') as text,
       current_setting('server_encoding') as encoding`;
-  if (!server) throw new SchemaError("The database did not tell its version.");
+  if (!server) throw new SchemaError('The database did not tell its version.');
   if (server.number < OLDEST_SERVER) {
     throw new SchemaError(`PostgreSQL 15 or newer is needed; the database server is ${server.text}.`);
   }
-  if (server.encoding !== "UTF8") {
+  if (server.encoding !== 'UTF8') {
     throw new SchemaError(
       `The database must have the encoding UTF8; it has ${server.encoding}. Create one with "encoding 'UTF8' template template0".`,
     );

@@ -1,5 +1,5 @@
-import { execFile } from "node:child_process";
-import { randomBytes } from "node:crypto";
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import {
   chownSync,
   existsSync,
@@ -9,22 +9,22 @@ import {
   renameSync,
   rmSync,
   writeFileSync,
-} from "node:fs";
-import { join } from "node:path";
-import { promisify } from "node:util";
-import type { RunnableEngine } from "./engine.ts";
-import { EmbeddedError } from "./errors.ts";
-import { chooseMaker, ensureFolder } from "./identity.ts";
-import type { Identity } from "./identity.ts";
+} from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { RunnableEngine } from './engine.ts';
+import { EmbeddedError } from './errors.ts';
+import { chooseMaker, ensureFolder } from './identity.ts';
+import type { Identity } from './identity.ts';
 
-export const USER = "berth";
+export const USER = 'berth';
 
 const run = promisify(execFile);
 
 /** Major version of the data directory; null = there is none yet. */
 export function clusterMajor(clusterDir: string): number | null {
-  const file = join(clusterDir, "PG_VERSION");
-  return existsSync(file) ? Number.parseInt(readFileSync(file, "utf8"), 10) : null;
+  const file = join(clusterDir, 'PG_VERSION');
+  return existsSync(file) ? Number.parseInt(readFileSync(file, 'utf8'), 10) : null;
 }
 
 /**
@@ -44,22 +44,22 @@ export async function createCluster(
   rmSync(partial, { recursive: true, force: true });
   const maker = chooseMaker(identity);
   ensureFolder(partial, 0o700, maker);
-  const password = randomBytes(32).toString("base64url");
+  const password = randomBytes(32).toString('base64url');
   const handedOver = `${partial}.password`;
-  writeFileSync(handedOver, `${password}\n`, { mode: 0o600, flag: "w" });
+  writeFileSync(handedOver, `${password}\n`, { mode: 0o600, flag: 'w' });
   if (maker.spawn.uid !== undefined) chownSync(handedOver, maker.uid, maker.gid);
   const options = [
-    "--encoding=UTF8",
-    "--locale=C",
-    "--data-checksums",
-    "--auth=scram-sha-256",
+    '--encoding=UTF8',
+    '--locale=C',
+    '--data-checksums',
+    '--auth=scram-sha-256',
     `--username=${USER}`,
   ];
-  if (!durable) options.push("--no-sync");
+  if (!durable) options.push('--no-sync');
   try {
-    await run(join(engine.binDir, "initdb"), [...options, `--pwfile=${handedOver}`, "-D", partial], {
-      cwd: "/",
-      env: { PATH: "/usr/bin:/bin", LC_ALL: "C", ...engine.env },
+    await run(join(engine.binDir, 'initdb'), [...options, `--pwfile=${handedOver}`, '-D', partial], {
+      cwd: '/',
+      env: { PATH: '/usr/bin:/bin', LC_ALL: 'C', ...engine.env },
       ...maker.spawn,
     });
   } catch (error) {
@@ -75,7 +75,7 @@ export async function createCluster(
 
 function handOver(folder: string, to: Identity): void {
   lchownSync(folder, to.uid, to.gid);
-  for (const entry of readdirSync(folder, { recursive: true, encoding: "utf8" })) {
+  for (const entry of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
     lchownSync(join(folder, entry), to.uid, to.gid);
   }
 }

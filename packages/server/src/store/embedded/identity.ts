@@ -1,5 +1,5 @@
-import { chmodSync, chownSync, lstatSync, mkdirSync, readFileSync } from "node:fs";
-import { EmbeddedError } from "./errors.ts";
+import { chmodSync, chownSync, lstatSync, mkdirSync, readFileSync } from 'node:fs';
+import { EmbeddedError } from './errors.ts';
 
 /** The user under whom PostgreSQL runs, since it refuses to run as root. */
 export interface Identity {
@@ -31,13 +31,13 @@ export function chooseIdentity(clusterDir: string): Identity {
  */
 export function chooseMaker(identity: Identity): Identity {
   if (identity.spawn.uid === undefined) return identity;
-  const users = readFileSync("/etc/passwd", "utf8")
-    .split("\n")
-    .map((line) => line.split(":"));
+  const users = readFileSync('/etc/passwd', 'utf8')
+    .split('\n')
+    .map((line) => line.split(':'));
   const named =
     users.find((user) => Number(user[2]) === identity.uid) ??
-    users.find((user) => user[0] === "postgres") ??
-    users.find((user) => user[0] === "nobody");
+    users.find((user) => user[0] === 'postgres') ??
+    users.find((user) => user[0] === 'nobody');
   if (!named)
     throw new EmbeddedError(
       'To make the database as root, /etc/passwd must have a user "postgres" or "nobody".',

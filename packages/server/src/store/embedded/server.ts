@@ -1,18 +1,18 @@
-import { readFileSync, renameSync, statSync } from "node:fs";
-import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
-import postgres from "postgres";
-import type { Log } from "../../domain/log.ts";
-import { clusterMajor, createCluster, USER } from "./cluster.ts";
-import { findEngines, makeRunnable } from "./engine.ts";
-import type { Engine, RunnableEngine } from "./engine.ts";
-import { EmbeddedError } from "./errors.ts";
-import { chooseIdentity, ensureFolder } from "./identity.ts";
-import type { Identity } from "./identity.ts";
-import { settingsFor } from "./settings.ts";
-import { clearStale, readPid } from "./stale.ts";
-import { supervise } from "./supervisor.ts";
-import type { Supervised } from "./supervisor.ts";
+import { readFileSync, renameSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import postgres from 'postgres';
+import type { Log } from '../../domain/log.ts';
+import { clusterMajor, createCluster, USER } from './cluster.ts';
+import { findEngines, makeRunnable } from './engine.ts';
+import type { Engine, RunnableEngine } from './engine.ts';
+import { EmbeddedError } from './errors.ts';
+import { chooseIdentity, ensureFolder } from './identity.ts';
+import type { Identity } from './identity.ts';
+import { settingsFor } from './settings.ts';
+import { clearStale, readPid } from './stale.ts';
+import { supervise } from './supervisor.ts';
+import type { Supervised } from './supervisor.ts';
 
 export type Connection = postgres.Options<Record<string, never>>;
 
@@ -41,7 +41,7 @@ export interface EmbeddedServer {
   stop(): Promise<void>;
 }
 
-const DATABASE = "berth";
+const DATABASE = 'berth';
 const STOP_MS = 30_000;
 const START_MS = 300_000;
 const LOG_LIMIT_BYTES = 8 * 1024 * 1024;
@@ -67,7 +67,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
     for (let failures = 0; ;) {
       const code = await current.ended;
       if (stopping) return;
-      options.log.error("PostgreSQL ended by itself and is started again", {
+      options.log.error('PostgreSQL ended by itself and is started again', {
         exitCode: code,
         logFile: server.logFile,
       });
@@ -79,7 +79,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
           return 0;
         },
         (error: unknown) => {
-          options.log.error("PostgreSQL did not start", { error: String(error) });
+          options.log.error('PostgreSQL did not start', { error: String(error) });
           return failures + 1;
         },
       );
@@ -91,7 +91,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
     engine: server.engine,
     clusterDir: server.clusterDir,
     connection: server.connection,
-    pid: () => readPid(join(server.clusterDir, "postmaster.pid")),
+    pid: () => readPid(join(server.clusterDir, 'postmaster.pid')),
     async stop() {
       stopping = true;
       await end(current, server);
@@ -103,8 +103,8 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
 async function prepare(options: EmbeddedOptions): Promise<Server> {
   const { home, socketDir } = options;
   const durable = !options.throwaway;
-  const clusterDir = join(home, "data");
-  const passwordFile = join(home, "password");
+  const clusterDir = join(home, 'data');
+  const passwordFile = join(home, 'password');
   const identity = chooseIdentity(clusterDir);
   if (Buffer.byteLength(socketDir) > 90)
     throw new EmbeddedError(`${socketDir} is too long for a socket's folder.`);
@@ -118,12 +118,12 @@ async function prepare(options: EmbeddedOptions): Promise<Server> {
     engine,
     identity,
     clusterDir,
-    logFile: join(home, "postgres.log"),
+    logFile: join(home, 'postgres.log'),
     settings: settingsFor(engine.major, { socketDir, durable, maxConnections }),
     connection: {
       host: socketDir,
       user: USER,
-      password: readFileSync(passwordFile, "utf8"),
+      password: readFileSync(passwordFile, 'utf8'),
       database: DATABASE,
     },
     options,
@@ -148,7 +148,7 @@ async function chooseEngine(
       refused.push((error as Error).message);
     }
   }
-  const reasons = refused.length > 0 ? ` (${refused.join("; ")})` : "";
+  const reasons = refused.length > 0 ? ` (${refused.join('; ')})` : '';
   if (wanted !== null) {
     throw new EmbeddedError(
       `${clusterDir} was made by PostgreSQL ${wanted}, which is not here${reasons}. Restore a backup into a new data directory.`,
@@ -195,9 +195,9 @@ async function untilReady(server: Server, supervised: Supervised, logStart: numb
     const error = await tryToConnect(server.connection);
     if (!error) return;
     if (endedWith !== null || Date.now() > deadline) {
-      const lines = readFileSync(server.logFile).subarray(logStart).toString("utf8").trim().split("\n");
+      const lines = readFileSync(server.logFile).subarray(logStart).toString('utf8').trim().split('\n');
       throw new EmbeddedError(
-        `PostgreSQL did not start: ${lines.slice(-4).join(" | ") || error.message} (see ${server.logFile})`,
+        `PostgreSQL did not start: ${lines.slice(-4).join(' | ') || error.message} (see ${server.logFile})`,
       );
     }
     await delay(10);
@@ -205,10 +205,10 @@ async function untilReady(server: Server, supervised: Supervised, logStart: numb
 }
 
 async function tryToConnect(connection: Connection): Promise<Error | null> {
-  const error = await query(connection, "select 1");
-  if ((error as { code?: string } | null)?.code !== "3D000") return error;
+  const error = await query(connection, 'select 1');
+  if ((error as { code?: string } | null)?.code !== '3D000') return error;
   // The database itself is made when the first connection finds it missing.
-  return query({ ...connection, database: "postgres" }, `create database ${DATABASE}`);
+  return query({ ...connection, database: 'postgres' }, `create database ${DATABASE}`);
 }
 
 async function query(connection: Connection, text: string): Promise<Error | null> {
@@ -225,13 +225,13 @@ async function query(connection: Connection, text: string): Promise<Error | null
 
 async function end(supervised: Supervised, server: Server): Promise<void> {
   supervised.stop();
-  const late = delay(STOP_MS, "late" as const, { ref: false });
-  if ((await Promise.race([supervised.ended, late])) !== "late") return;
-  server.options.log.warn("PostgreSQL did not stop in time and is ended at once", {
+  const late = delay(STOP_MS, 'late' as const, { ref: false });
+  if ((await Promise.race([supervised.ended, late])) !== 'late') return;
+  server.options.log.warn('PostgreSQL did not stop in time and is ended at once', {
     seconds: STOP_MS / 1000,
   });
-  const pid = readPid(join(server.clusterDir, "postmaster.pid"));
-  if (pid) process.kill(pid, "SIGQUIT");
+  const pid = readPid(join(server.clusterDir, 'postmaster.pid'));
+  if (pid) process.kill(pid, 'SIGQUIT');
   await Promise.race([supervised.ended, delay(5000, undefined, { ref: false })]);
   supervised.kill();
   await clearStale(server.clusterDir, server.options.socketDir);

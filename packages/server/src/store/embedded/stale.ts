@@ -1,7 +1,7 @@
-import { readdirSync, readFileSync, readlinkSync, realpathSync, rmSync } from "node:fs";
-import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
-import { EmbeddedError } from "./errors.ts";
+import { readdirSync, readFileSync, readlinkSync, realpathSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { EmbeddedError } from './errors.ts';
 
 const PORT = 5432;
 
@@ -15,22 +15,22 @@ export const SOCKET_NAME = `.s.PGSQL.${PORT}`;
  * directory, so no other service can own that server.
  */
 export async function clearStale(clusterDir: string, socketDir: string, waitMs = 60_000): Promise<void> {
-  const pidFile = join(clusterDir, "postmaster.pid");
+  const pidFile = join(clusterDir, 'postmaster.pid');
   const pid = readPid(pidFile);
   if (pid === null) return removeSocket(socketDir);
   // Without /proc nothing can be told of that pid: PostgreSQL's own check has the word.
-  if (process.platform !== "linux") return;
+  if (process.platform !== 'linux') return;
 
   const deadline = Date.now() + waitMs;
   let asked = false;
   for (;;) {
     const left = processesIn(clusterDir);
     if (left.length === 0) break;
-    if (!asked && left.includes(pid)) signal(pid, "SIGINT");
+    if (!asked && left.includes(pid)) signal(pid, 'SIGINT');
     asked = true;
     if (Date.now() > deadline) {
       throw new EmbeddedError(
-        `Another PostgreSQL (pid ${left.join(", ")}) still uses ${clusterDir}; stop it first.`,
+        `Another PostgreSQL (pid ${left.join(', ')}) still uses ${clusterDir}; stop it first.`,
       );
     }
     await delay(50);
@@ -42,7 +42,7 @@ export async function clearStale(clusterDir: string, socketDir: string, waitMs =
 /** Null = no file, or one without a number. */
 export function readPid(pidFile: string): number | null {
   try {
-    const pid = Number.parseInt(readFileSync(pidFile, "utf8"), 10);
+    const pid = Number.parseInt(readFileSync(pidFile, 'utf8'), 10);
     return pid > 0 ? pid : null;
   } catch {
     return null;
@@ -52,7 +52,7 @@ export function readPid(pidFile: string): number | null {
 /** Every process of a PostgreSQL server has its data directory as the working directory. */
 export function processesIn(directory: string): number[] {
   const real = realpathSync(directory);
-  return readdirSync("/proc")
+  return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .filter((name) => {
       try {

@@ -1,9 +1,9 @@
-import { spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
-import { join } from "node:path";
-import type { RunnableEngine } from "./engine.ts";
-import type { Identity } from "./identity.ts";
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import type { RunnableEngine } from './engine.ts';
+import type { Identity } from './identity.ts';
 
 /**
  * The shell between the service and PostgreSQL. Its standard input is a pipe that only the service holds: when the
@@ -44,14 +44,14 @@ export interface SuperviseOptions {
 
 /** Starts PostgreSQL in a session of its own: Ctrl-C in the service's terminal must not stop it before the service. */
 export function supervise(engine: RunnableEngine, options: SuperviseOptions): Supervised {
-  const settings = Object.entries(options.settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
-  const command = [join(engine.binDir, "postgres"), "-D", options.clusterDir, ...settings];
-  const remove = options.removeAfterwards ?? "";
-  const log = openSync(options.logFile, "a", 0o600);
-  const child = spawn("/bin/sh", ["-c", SCRIPT, "sh", remove ? "QUIT" : "INT", remove, ...command], {
-    stdio: ["pipe", log, log],
-    cwd: "/",
-    env: { PATH: "/usr/bin:/bin", LC_ALL: "C", ...engine.env },
+  const settings = Object.entries(options.settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  const command = [join(engine.binDir, 'postgres'), '-D', options.clusterDir, ...settings];
+  const remove = options.removeAfterwards ?? '';
+  const log = openSync(options.logFile, 'a', 0o600);
+  const child = spawn('/bin/sh', ['-c', SCRIPT, 'sh', remove ? 'QUIT' : 'INT', remove, ...command], {
+    stdio: ['pipe', log, log],
+    cwd: '/',
+    env: { PATH: '/usr/bin:/bin', LC_ALL: 'C', ...engine.env },
     detached: true,
     ...options.identity.spawn,
   });
@@ -59,12 +59,12 @@ export function supervise(engine: RunnableEngine, options: SuperviseOptions): Su
   letGo(child);
   return {
     ended: new Promise((resolve) => {
-      child.once("error", () => resolve(127));
-      child.once("exit", (code) => resolve(code ?? 128));
+      child.once('error', () => resolve(127));
+      child.once('exit', (code) => resolve(code ?? 128));
     }),
     stop: () => child.stdin?.destroy(),
     kill: () => {
-      if (child.pid) process.kill(-child.pid, "SIGKILL");
+      if (child.pid) process.kill(-child.pid, 'SIGKILL');
     },
   };
 }
@@ -72,6 +72,6 @@ export function supervise(engine: RunnableEngine, options: SuperviseOptions): Su
 /** PostgreSQL serves the process; it must not be what keeps it alive. */
 function letGo(child: ChildProcess): void {
   child.unref();
-  child.stdin?.on("error", () => {});
+  child.stdin?.on('error', () => {});
   (child.stdin as unknown as { unref?(): void } | null)?.unref?.();
 }

@@ -118,10 +118,14 @@ create table runs (
   deployment_id uuid,
   key_id uuid,
   user_message_id uuid not null,
+  -- The lane's counter when the run was accepted: the order in which the runs of a conversation execute.
+  accept_seq bigint not null,
   status text not null check (status in ('queued', 'running', 'awaiting_input', 'completed', 'failed', 'cancelled')),
   attempt integer not null default 0,
   cancel_requested_at timestamptz,
-  deadline_at timestamptz,
+  -- The permission that an awaiting run asks for, and the option that a caller chose.
+  request_id text,
+  response_option text,
   error_code text,
   error_text text,
   input_tokens bigint not null default 0,
@@ -132,7 +136,7 @@ create table runs (
   ended_at timestamptz
 ) with (fillfactor = 70);
 create index runs_agent on runs (agent_id, id desc);
-create index runs_conversation_queued on runs (conversation_id, id) where status = 'queued';
+create index runs_conversation_queued on runs (conversation_id, accept_seq) where status = 'queued';
 create index runs_active on runs (org_id, agent_id) where status in ('queued', 'running', 'awaiting_input');
 
 create table messages (

@@ -1,0 +1,92 @@
+import type { ConversationEvent } from '../domain/events.ts';
+import type { EventSink } from './api.ts';
+import type { Hub } from './hub.ts';
+
+const PAGE = 500;
+
+export interface FollowSource {
+  conversationId: string;
+  /** Set: only this run's events, and the end after the one that ends it. */
+  runId: string | null;
+  after: number;
+  /** Oldest first, of the whole conversation. */
+  read: (after: number, limit: number) => Promise<ConversationEvent[]>;
+  endsRun: (event: ConversationEvent) => boolean;
+  onError: (error: unknown) => void;
+}
+
+/**
+ * Gives a sink everything after a cursor, then what comes: first from the log, then live from the hub. `cursor` is
+ * the last seq of the conversation that was looked at; an event is handed on only when it is the next one, so nothing
+ * can be missing or twice. Whenever that is not so (another replica wrote, a slow read), the log is read again.
+ */
+export function follow(hub: Hub, source: FollowSource, sink: EventSink): () => void {
+  let cursor = source.after;
+  let isStopped = false;
+  let isReading = false;
+  let isStale = true;
+  const stopListening = hub.subscribe(source.conversationId, onEvents);
+  const stopDraining = hub.onDrain(end);
+
+  function stop(): void {
+    isStopped = true;
+    stopListening();
+    stopDraining();
+  }
+
+  function end(): void {
+    if (isStopped) return;
+    stop();
+    sink.end();
+  }
+
+  /** False: the follower is done. */
+  function deliver(events: ConversationEvent[]): boolean {
+    const wanted: ConversationEvent[] = [];
+    let isOver = false;
+    for (const event of events) {
+      if (event.seq <= cursor) continue;
+      cursor = event.seq;
+      if (source.runId !== null && event.runId !== source.runId) continue;
+      wanted.push(event);
+      if (source.runId !== null && source.endsRun(event)) {
+        isOver = true;
+        break;
+      }
+    }
+    if (wanted.length > 0 && !sink.write(wanted)) stop();
+    else if (isOver) end();
+    return !isStopped;
+  }
+
+  function onEvents(events: ConversationEvent[] | null): void {
+    if (isStopped) return;
+    const isNext = events !== null && events.length > 0 && events[0]!.seq <= cursor + 1;
+    if (isNext && !isReading && !isStale) deliver(events);
+    else {
+      isStale = true;
+      if (!isReading) void read();
+    }
+  }
+
+  async function read(): Promise<void> {
+    isReading = true;
+    try {
+      while (isStale && !isStopped) {
+        isStale = false;
+        const page = await source.read(cursor, PAGE);
+        if (isStopped || !deliver(page)) return;
+        if (page.length === PAGE) isStale = true;
+      }
+    } catch (error) {
+      // The sink ends; its client resumes from where it was.
+      source.onError(error);
+      end();
+    } finally {
+      isReading = false;
+    }
+  }
+
+  void read();
+  return stop;
+}

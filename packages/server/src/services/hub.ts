@@ -1,0 +1,49 @@
+import type { ConversationEvent } from '../domain/events.ts';
+
+/** `events` are committed and without a gap; null = something may have been written elsewhere, read the log. */
+export type HubListener = (events: ConversationEvent[] | null) => void;
+
+/** Fan-out of committed events inside this process, by conversation. */
+export interface Hub {
+  publish(conversationId: string, events: ConversationEvent[]): void;
+  /** Tells the followers of a conversation (null = of all) to read the log. */
+  stale(conversationId: string | null): void;
+  subscribe(conversationId: string, listener: HubListener): () => void;
+  /** Whether somebody follows: then deltas are written sooner. */
+  isWatched(conversationId: string): boolean;
+  /** Every listener that is subscribed now; used to end streams when the service drains. */
+  onDrain(listener: () => void): () => void;
+  drain(): void;
+}
+
+export function createHub(): Hub {
+  const listeners = new Map<string, Set<HubListener>>();
+  const drains = new Set<() => void>();
+  return {
+    publish(conversationId, events) {
+      const set = listeners.get(conversationId);
+      if (set) for (const listener of set) listener(events);
+    },
+    stale(conversationId) {
+      const sets = conversationId === null ? [...listeners.values()] : [listeners.get(conversationId) ?? []];
+      for (const set of sets) for (const listener of set) listener(null);
+    },
+    subscribe(conversationId, listener) {
+      const set = listeners.get(conversationId) ?? new Set();
+      listeners.set(conversationId, set);
+      set.add(listener);
+      return () => {
+        set.delete(listener);
+        if (set.size === 0 && listeners.get(conversationId) === set) listeners.delete(conversationId);
+      };
+    },
+    isWatched: (conversationId) => listeners.has(conversationId),
+    onDrain(listener) {
+      drains.add(listener);
+      return () => drains.delete(listener);
+    },
+    drain() {
+      for (const listener of drains) listener();
+    },
+  };
+}

@@ -1,0 +1,80 @@
+import type { RunOutcome } from './api.ts';
+
+const KEEP_MS = 10_000;
+const MAX_KEPT = 5_000;
+
+interface Entry {
+  conversationId: string;
+  orgId: string;
+  agentId: string;
+  outcome: RunOutcome | null;
+  waiters: Set<(outcome: RunOutcome) => void>;
+}
+
+/**
+ * How the runs that this process accepted ended, for the callers that wait for them: an answer then needs no read.
+ * What is not here is read from the database.
+ */
+export interface Outcomes {
+  expect(runId: string, place: { conversationId: string; orgId: string; agentId: string }): void;
+  find(runId: string): Readonly<Pick<Entry, 'orgId' | 'agentId' | 'outcome'>> | null;
+  settle(outcome: RunOutcome): void;
+  /** Null when the time is up or the signal aborts first. */
+  wait(runId: string, waitMs: number, signal?: AbortSignal): Promise<RunOutcome | null>;
+  /** Runs of a conversation (null = of any) for which somebody waits here. */
+  waitedFor(conversationId: string | null): string[];
+}
+
+export function createOutcomes(): Outcomes {
+  const entries = new Map<string, Entry>();
+
+  function forgetLater(runId: string): void {
+    setTimeout(() => entries.delete(runId), KEEP_MS).unref();
+    if (entries.size <= MAX_KEPT) return;
+    for (const [id, entry] of entries) {
+      if (entries.size <= MAX_KEPT) return;
+      if (entry.waiters.size === 0) entries.delete(id);
+    }
+  }
+
+  return {
+    expect(runId, place) {
+      if (!entries.has(runId)) entries.set(runId, { ...place, outcome: null, waiters: new Set() });
+    },
+    find: (runId) => entries.get(runId) ?? null,
+    settle(outcome) {
+      const entry = entries.get(outcome.run.id);
+      if (!entry) return;
+      entry.outcome = outcome;
+      for (const waiter of entry.waiters) waiter(outcome);
+      entry.waiters.clear();
+      forgetLater(outcome.run.id);
+    },
+    wait(runId, waitMs, signal) {
+      const entry = entries.get(runId);
+      if (!entry || signal?.aborted) return Promise.resolve(null);
+      if (entry.outcome) return Promise.resolve(entry.outcome);
+      return new Promise((resolve) => {
+        const timer = setTimeout(() => done(null), waitMs);
+        const onAbort = () => done(null);
+        const onOutcome = (outcome: RunOutcome) => done(outcome);
+        function done(outcome: RunOutcome | null): void {
+          clearTimeout(timer);
+          signal?.removeEventListener('abort', onAbort);
+          entry!.waiters.delete(onOutcome);
+          resolve(outcome);
+        }
+        entry.waiters.add(onOutcome);
+        signal?.addEventListener('abort', onAbort, { once: true });
+      });
+    },
+    waitedFor(conversationId) {
+      const found: string[] = [];
+      for (const [runId, entry] of entries) {
+        if (entry.waiters.size === 0) continue;
+        if (conversationId === null || entry.conversationId === conversationId) found.push(runId);
+      }
+      return found;
+    },
+  };
+}

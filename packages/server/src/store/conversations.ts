@@ -1,0 +1,107 @@
+import type { Conversation, Message, Role } from '../domain/nouns.ts';
+import type { Database, Sql } from './database.ts';
+
+interface Row {
+  id: string;
+  org_id: string;
+  agent_id: string;
+  title: string;
+  source: string;
+  created_at: Date;
+  last_message_at: Date;
+}
+
+const columns = (sql: Sql) =>
+  sql`c.id, c.org_id, c.agent_id, c.title, c.source, c.created_at, l.last_message_at`;
+
+function conversationOf(row: Row): Conversation {
+  return {
+    id: row.id,
+    agentId: row.agent_id,
+    orgId: row.org_id,
+    title: row.title,
+    source: row.source,
+    createdAt: row.created_at,
+    lastMessageAt: row.last_message_at,
+  };
+}
+
+/** Null also when it or its agent was deleted. */
+export async function findConversation(db: Database, id: string): Promise<Conversation | null> {
+  const { sql } = db;
+  const rows = await sql<Row[]>`
+    select ${columns(sql)} from conversations c
+      join lanes l on l.conversation_id = c.id join agents a on a.id = c.agent_id
+    where c.id = ${id} and c.deleted_at is null and a.deleted_at is null`;
+  return rows[0] ? conversationOf(rows[0]) : null;
+}
+
+/** Newest first. */
+export async function listConversations(
+  db: Database,
+  agentId: string,
+  before: string | null,
+  limit: number,
+): Promise<Conversation[]> {
+  const { sql } = db;
+  const bound = before === null ? sql`` : sql`and c.id < ${before}`;
+  const rows = await sql<Row[]>`
+    select ${columns(sql)} from conversations c join lanes l on l.conversation_id = c.id
+    where c.agent_id = ${agentId} and c.deleted_at is null ${bound} order by c.id desc limit ${limit}`;
+  return rows.map(conversationOf);
+}
+
+/** False when it was deleted before. */
+export async function deleteConversation(db: Database, id: string): Promise<boolean> {
+  const rows = await db.sql`
+    update conversations set deleted_at = now() where id = ${id} and deleted_at is null returning id`;
+  return rows.length > 0;
+}
+
+interface MessageRow {
+  id: string;
+  agent_id: string;
+  conversation_id: string;
+  run_id: string;
+  role: Role;
+  content: string;
+  created_at: Date;
+}
+
+/** Newest first. */
+export async function listMessages(
+  db: Database,
+  conversationId: string,
+  before: string | null,
+  limit: number,
+): Promise<Message[]> {
+  const { sql } = db;
+  const bound = before === null ? sql`` : sql`and id < ${before}`;
+  const rows = await sql<MessageRow[]>`
+    select id, agent_id, conversation_id, run_id, role, content, created_at from messages
+    where conversation_id = ${conversationId} ${bound} order by id desc limit ${limit}`;
+  return rows.map((row) => ({
+    id: row.id,
+    agentId: row.agent_id,
+    conversationId: row.conversation_id,
+    runId: row.run_id,
+    role: row.role,
+    content: row.content,
+    createdAt: row.created_at,
+  }));
+}
+
+/** The turns that ended before a run began, oldest first, with what was said: at most the last `limit` messages. */
+export async function messagesBeforeRun(
+  db: Database,
+  conversationId: string,
+  runId: string,
+  limit: number,
+): Promise<{ runId: string; role: Role; content: string }[]> {
+  const rows = await db.sql<{ run_id: string; role: Role; content: string }[]>`
+    select m.run_id, m.role, m.content from messages m join runs r on r.id = m.run_id
+    where m.conversation_id = ${conversationId}
+      and r.accept_seq < (select accept_seq from runs where id = ${runId})
+    order by r.accept_seq desc, m.role asc limit ${limit}`;
+  return rows.map((row) => ({ runId: row.run_id, role: row.role, content: row.content })).toReversed();
+}

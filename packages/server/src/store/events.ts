@@ -1,0 +1,87 @@
+import type { ConversationEvent, EventBody } from '../domain/events.ts';
+import type { Database, Sql } from './database.ts';
+
+interface Row {
+  conversation_id: string;
+  seq: bigint;
+  run_id: string;
+  type: string;
+  data: unknown;
+  at: Date;
+}
+
+function eventOf(row: Row): ConversationEvent {
+  return {
+    ...({ type: row.type, data: row.data } as EventBody),
+    conversationId: row.conversation_id,
+    runId: row.run_id,
+    seq: Number(row.seq),
+    at: row.at,
+  };
+}
+
+export type EventFilter = { conversationId: string } | { runId: string };
+
+const columns = (sql: Sql) => sql`conversation_id, seq, run_id, type, data, at`;
+
+function where(sql: Sql, filter: EventFilter) {
+  return 'runId' in filter ? sql`run_id = ${filter.runId}` : sql`conversation_id = ${filter.conversationId}`;
+}
+
+/** Oldest first, those after `after`. */
+export async function eventsAfter(
+  db: Database,
+  filter: EventFilter,
+  after: number,
+  limit: number,
+): Promise<ConversationEvent[]> {
+  const { sql } = db;
+  const rows = await sql<Row[]>`
+    select ${columns(sql)} from events where ${where(sql, filter)} and seq > ${after}::bigint order by seq limit ${limit}`;
+  return rows.map(eventOf);
+}
+
+/** Newest first, those before `before` (null = from the newest). */
+export async function eventsBefore(
+  db: Database,
+  filter: EventFilter,
+  before: number | null,
+  limit: number,
+): Promise<ConversationEvent[]> {
+  const { sql } = db;
+  const bound = before === null ? sql`` : sql`and seq < ${before}::bigint`;
+  const rows = await sql<Row[]>`
+    select ${columns(sql)} from events where ${where(sql, filter)} ${bound} order by seq desc limit ${limit}`;
+  return rows.map(eventOf);
+}
+
+/** What the harness did in a conversation's runs, for its history: tool calls, oldest first. */
+export async function toolEvents(db: Database, runIds: string[]): Promise<ConversationEvent[]> {
+  const { sql } = db;
+  const rows = await sql<Row[]>`
+    select ${columns(sql)} from events
+    where run_id = any (${runIds}::uuid[]) and type in ('tool.started', 'tool.updated', 'tool.finished') order by seq`;
+  return rows.map(eventOf);
+}
+
+/** Everything of one run, oldest first. */
+export async function eventsOfRun(db: Database, runId: string): Promise<ConversationEvent[]> {
+  const { sql } = db;
+  const rows = await sql<Row[]>`select ${columns(sql)} from events where run_id = ${runId} order by seq`;
+  return rows.map(eventOf);
+}
+
+/**
+ * Removes deltas of runs that ended more than `hours` ago, at most `limit` runs a call; their text stays in the
+ * message. Resolves with the number of events removed.
+ */
+export async function compactDeltas(db: Database, hours: number, limit: number): Promise<number> {
+  const rows = await db.sql`
+    delete from events where type in ('message.delta', 'thought.delta') and run_id in (
+      select r.id from runs r
+      where r.ended_at < now() - ${hours} * interval '1 hour'
+        and exists (select 1 from events e where e.run_id = r.id and e.type in ('message.delta', 'thought.delta'))
+      limit ${limit})
+    returning seq`;
+  return rows.length;
+}
