@@ -1,7 +1,7 @@
 import type { ConversationEvent, EventBody } from '../domain/events.ts';
 import type { Log } from '../domain/log.ts';
 import type { Database } from '../store/database.ts';
-import { appendEvents, type Claim, type LedgerRow, type PendingEvent } from '../store/run-life.ts';
+import { appendEvents, wasAppended, type Claim, type LedgerRow, type PendingLane } from '../store/run-life.ts';
 import type { Hub } from './hub.ts';
 
 export interface RunWriter {
@@ -17,12 +17,16 @@ export interface RunWriter {
   close(): Promise<{ events: EventBody[]; ledger: LedgerRow[] }>;
 }
 
+/** About 30 s, longer than any lease by default. */
+const MAX_WRITES = 20;
+
 interface Writer {
   claim: Claim;
   abort: AbortController;
   events: EventBody[];
   ledger: LedgerRow[];
   isClosed: boolean;
+  appendNo: number;
   inFlight: Promise<void> | null;
 }
 
@@ -60,41 +64,40 @@ export function createAppender(db: Database, hub: Hub, ring: (conversationId: st
   }
 
   async function flush(batch: Writer[]): Promise<void> {
-    const pending: PendingEvent[] = [];
+    const lanes = new Map<Writer, PendingLane>();
     const ledger: LedgerRow[] = [];
-    const taken = batch.map((writer) => {
-      const events = writer.events;
-      writer.events = [];
+    for (const writer of batch) {
       ledger.push(...writer.ledger);
       writer.ledger = [];
+      if (writer.events.length === 0) continue;
+      writer.appendNo += 1;
       const { conversationId, epoch, runId } = writer.claim;
-      for (const body of events) pending.push({ conversationId, epoch, runId, body });
-      return { writer, events };
-    });
-    if (pending.length === 0 && ledger.length === 0) return;
+      lanes.set(writer, { conversationId, epoch, runId, appendNo: writer.appendNo, events: writer.events });
+      writer.events = [];
+    }
+    if (lanes.size === 0 && ledger.length === 0) return;
     const at = new Date();
-    const firstSeqs = await writeUntilDone(pending, ledger, at, batch);
-    for (const { writer, events } of taken) {
-      if (events.length === 0) continue;
-      const firstSeq = firstSeqs.get(writer.claim.conversationId);
-      if (firstSeq === undefined) writer.abort.abort();
-      else publish(hub, ring, writer.claim, events, firstSeq, at);
+    const { firstSeqs, isRetried } = await write([...lanes.values()], ledger, at);
+    for (const [writer, lane] of lanes) {
+      const firstSeq = firstSeqs.get(lane.conversationId);
+      if (firstSeq !== undefined) publish(hub, ring, lane, lane.events, firstSeq, at);
+      else if (isRetried && (await wasAppended(db, lane).catch(() => false))) hub.stale(lane.conversationId);
+      else writer.abort.abort();
     }
   }
 
   /** The database may be away for a while; the events wait, since the lease decides whether they still count. */
-  async function writeUntilDone(
-    pending: PendingEvent[],
+  async function write(
+    lanes: PendingLane[],
     ledger: LedgerRow[],
     at: Date,
-    batch: Writer[],
-  ): Promise<Map<string, number>> {
+  ): Promise<{ firstSeqs: Map<string, number>; isRetried: boolean }> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await appendEvents(db, pending, ledger, at);
+        return { firstSeqs: await appendEvents(db, lanes, ledger, at), isRetried: attempt > 1 };
       } catch (error) {
-        log.error('events could not be written', { attempt, error: String(error) });
-        if (attempt === 20 || batch.every((writer) => writer.abort.signal.aborted)) return new Map();
+        log.error('Events could not be written.', { attempt, error: String(error) });
+        if (attempt === MAX_WRITES) return { firstSeqs: new Map(), isRetried: true };
         await new Promise((resolve) => setTimeout(resolve, Math.min(50 * 2 ** attempt, 2_000)));
       }
     }
@@ -108,6 +111,7 @@ export function createAppender(db: Database, hub: Hub, ring: (conversationId: st
         events: [],
         ledger: [],
         isClosed: false,
+        appendNo: 0,
         inFlight: null,
       };
       return {

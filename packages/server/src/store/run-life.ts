@@ -78,37 +78,42 @@ export interface LedgerRow {
   cost_micros: string;
 }
 
-export interface PendingEvent {
+export interface PendingLane {
   conversationId: string;
   epoch: bigint;
   runId: string;
-  body: EventBody;
+  /** Counts the owner's appends from 1: the same number is never written twice. */
+  appendNo: number;
+  events: EventBody[];
 }
 
-/** Appends in the order given. Resolves with the first seq of each conversation; one that is missing lost its lease. */
+/** Appends in the order given. Resolves with the first seq of each conversation; one that is missing got nothing. */
 export async function appendEvents(
   db: Database,
-  events: PendingEvent[],
+  lanes: PendingLane[],
   ledger: LedgerRow[],
   at: Date,
 ): Promise<Map<string, number>> {
-  const lanes = new Map<string, { epoch: bigint; count: number }>();
-  const ordinals: number[] = [];
-  for (const event of events) {
-    const lane = lanes.get(event.conversationId) ?? { epoch: event.epoch, count: 0 };
-    lanes.set(event.conversationId, lane);
-    ordinals.push(lane.count);
-    lane.count += 1;
-  }
+  const events = lanes.flatMap((lane) =>
+    lane.events.map((body, ordinal) => ({ lane, ordinal, type: body.type, data: JSON.stringify(body.data) })),
+  );
   const rows = await db.sql<{ conversation: string; first_seq: bigint }[]>`
     select * from append_events(
-      ${[...lanes.keys()]}::uuid[], ${[...lanes.values()].map((lane) => String(lane.epoch))}::bigint[],
-      ${[...lanes.values()].map((lane) => lane.count)}::integer[],
-      ${events.map((event) => event.conversationId)}::uuid[], ${ordinals}::integer[],
-      ${events.map((event) => event.runId)}::uuid[], ${events.map((event) => event.body.type)}::text[],
-      ${events.map((event) => JSON.stringify(event.body.data))}::text[], ${at},
+      ${lanes.map((lane) => lane.conversationId)}::uuid[], ${lanes.map((lane) => String(lane.epoch))}::bigint[],
+      ${lanes.map((lane) => lane.appendNo)}::integer[], ${lanes.map((lane) => lane.events.length)}::integer[],
+      ${events.map(({ lane }) => lane.conversationId)}::uuid[], ${events.map(({ ordinal }) => ordinal)}::integer[],
+      ${events.map(({ lane }) => lane.runId)}::uuid[], ${events.map(({ type }) => type)}::text[],
+      ${events.map(({ data }) => data)}::text[], ${at},
       ${ledger.length === 0 ? null : JSON.stringify(ledger)})`;
   return new Map(rows.map((row) => [row.conversation, Number(row.first_seq)]));
+}
+
+/** Whether this very append is in the log: asked when the connection was lost before the answer. */
+export async function wasAppended(db: Database, lane: PendingLane): Promise<boolean> {
+  const rows = await db.sql`
+    select 1 from lanes where conversation_id = ${lane.conversationId} and epoch = ${String(lane.epoch)}::bigint
+      and append_no = ${lane.appendNo}`;
+  return rows.length > 0;
 }
 
 export async function recordUsage(db: Database, ledger: LedgerRow[]): Promise<void> {
@@ -177,6 +182,7 @@ export interface Claim {
   /** The run had begun elsewhere and was lost. */
   isTakeover: boolean;
   cancelRequested: boolean;
+  createdAt: Date;
   startedAt: Date;
   at: Date;
 }
@@ -207,6 +213,7 @@ export async function claimLanes(db: Database, request: ClaimRequest): Promise<C
       is_takeover: boolean;
       cancel_requested: boolean;
       started_at: Date;
+      created_at: Date;
     }[]
   >`select * from claim_lanes(
       ${request.nodeId}, ${request.leaseMs}, ${request.nodeDeadMs}, ${request.conversationIds}::uuid[], ${request.max}, ${at})`;
@@ -223,6 +230,7 @@ export async function claimLanes(db: Database, request: ClaimRequest): Promise<C
     startSeq: Number(row.start_seq),
     isTakeover: row.is_takeover,
     cancelRequested: row.cancel_requested,
+    createdAt: row.created_at,
     startedAt: row.started_at,
     at,
   }));

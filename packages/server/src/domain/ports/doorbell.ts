@@ -8,5 +8,7 @@ export interface Doorbell {
   on(topic: Topic, handler: (ids: string[]) => void): void;
   /** Rings may have been missed: whoever follows something reads again. */
   onReconnect(handler: () => void): void;
+  /** How many other replicas live: without any, nothing is rung. */
+  setPeers(others: number): void;
   close(): Promise<void>;
 }

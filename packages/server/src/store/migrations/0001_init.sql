@@ -104,6 +104,8 @@ create table lanes (
   lease_until timestamptz,
   -- Every write of the lane's owner carries it; a lost lease changes no row.
   epoch bigint not null default 0,
+  -- The owner's last append, so that one whose answer was lost with the connection is not written twice.
+  append_no integer not null default 0,
   next_seq bigint not null default 1,
   last_message_at timestamptz not null default now()
 ) with (fillfactor = 70);

@@ -103,16 +103,17 @@ end $$;
 -- Appends the events of many conversations at once. A lane that is no longer the caller's (another epoch) gets none,
 -- and is missing in the answer.
 create function append_events(
-  p_lanes uuid[], p_epochs bigint[], p_counts integer[],
+  p_lanes uuid[], p_epochs bigint[], p_append_nos integer[], p_counts integer[],
   p_conversations uuid[], p_ordinals integer[], p_runs uuid[], p_types text[], p_data text[], p_at timestamptz,
   p_ledger text
 ) returns table (conversation uuid, first_seq bigint) language plpgsql as $$
 begin
   return query
     with owned as (
-      update lanes l set next_seq = l.next_seq + w.count
-        from unnest(p_lanes, p_epochs, p_counts) as w (conversation_id, epoch, count)
+      update lanes l set next_seq = l.next_seq + w.count, append_no = w.append_no
+        from unnest(p_lanes, p_epochs, p_append_nos, p_counts) as w (conversation_id, epoch, append_no, count)
         where l.conversation_id = w.conversation_id and l.epoch = w.epoch and l.state = 'running'
+          and l.append_no < w.append_no
         returning l.conversation_id, l.next_seq - w.count as first_seq
     ), written as (
       insert into events (conversation_id, seq, run_id, type, data, at)
@@ -200,7 +201,8 @@ create function claim_lanes(
   p_node uuid, p_lease_ms integer, p_node_dead_ms integer, p_lanes uuid[], p_max integer, p_at timestamptz
 ) returns table (
   conversation uuid, epoch bigint, run uuid, org uuid, agent uuid, key uuid, attempt integer, deployment uuid,
-  content text, start_seq bigint, is_takeover boolean, cancel_requested boolean, started_at timestamptz
+  content text, start_seq bigint, is_takeover boolean, cancel_requested boolean, started_at timestamptz,
+  created_at timestamptz
 ) language plpgsql as $$
 begin
   return query
@@ -218,7 +220,7 @@ begin
         for update of l skip locked
     ), head as (
       select c.*, r.id as head_run, r.user_message_id, r.key_id, r.org_id, r.attempt as tried,
-             coalesce(r.deployment_id, c.deployment_id) as bound_deployment, r.cancel_requested_at, r.input_tokens
+             coalesce(r.deployment_id, c.deployment_id) as bound_deployment, r.cancel_requested_at, r.created_at
         from candidate c
         cross join lateral (
           select * from runs q where c.taken_over and q.id = c.run_id
@@ -228,7 +230,7 @@ begin
         ) r
     ), owned as (
       update lanes l set
-        state = 'running', run_id = h.head_run, node_id = p_node, epoch = l.epoch + 1,
+        state = 'running', run_id = h.head_run, node_id = p_node, epoch = l.epoch + 1, append_no = 0,
         lease_until = now() + p_lease_ms * interval '1 millisecond',
         pending = l.pending - case when h.taken_over then 0 else 1 end,
         next_seq = l.next_seq + case when h.taken_over then 0 else 1 end
@@ -249,7 +251,7 @@ begin
       update agents a set node_id = p_node from head h where a.id = h.agent_id and a.node_id is distinct from p_node
     )
     select h.conversation_id, o.epoch, h.head_run, h.org_id, h.agent_id, h.key_id, b.attempt, h.bound_deployment,
-           m.content, h.next_seq, h.taken_over, h.cancel_requested_at is not null, b.started_at
+           m.content, h.next_seq, h.taken_over, h.cancel_requested_at is not null, b.started_at, h.created_at
       from head h
       join owned o on o.conversation_id = h.conversation_id
       join begun b on b.id = h.head_run
