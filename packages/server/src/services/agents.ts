@@ -67,7 +67,7 @@ export async function createHostedAgent(
 }
 
 export function createAgents(deps: AgentsDependencies): Agents {
-  const { db, agents, keys, secrets, deployments, repos, work, cursors, log } = deps;
+  const { db, agents, keys, secrets, deployments, work, cursors, log } = deps;
 
   /** The external URL that is meant; null when it is the address of the repository that the service holds. */
   async function readTarget(gitUrl: string, agentId: string): Promise<string | null> {

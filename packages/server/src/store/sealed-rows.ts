@@ -1,0 +1,51 @@
+import type { Database } from './database.ts';
+
+/** A row whose data key is wrapped by a key-encryption key; `a` and `b` are what its context is made of. */
+export interface WrappedRow {
+  table: 'secrets' | 'idempotency';
+  a: string;
+  b: string;
+  wrappedKey: Buffer;
+  kekId: string;
+}
+
+export type SealedRowStore = ReturnType<typeof createSealedRowStore>;
+
+/** All that is sealed, for the rotation of the key-encryption key. Only wrapped keys are touched, never values. */
+export function createSealedRowStore(db: Database) {
+  return {
+    /** By which keys secrets are sealed. */
+    async secretKeyIds(): Promise<{ kekId: string; count: number }[]> {
+      return db.sql<{ kekId: string; count: number }[]>`
+        select kek_id as "kekId", count(*)::int as count from secrets group by kek_id`;
+    },
+
+    /** Some rows under one of these keys, held until the end of the transaction. */
+    async someUnder(kekIds: string[], limit: number): Promise<WrappedRow[]> {
+      const secrets = await db.sql<WrappedRow[]>`
+        select 'secrets' as table, agent_id as a, key as b, wrapped_key as "wrappedKey", kek_id as "kekId"
+        from secrets where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
+      if (secrets.length > 0) return secrets;
+      return db.sql<WrappedRow[]>`
+        select 'idempotency' as table, key_id as a, idempotency_key as b, wrapped_key as "wrappedKey",
+               kek_id as "kekId"
+        from idempotency where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
+    },
+
+    async rewrap({ table, a, b, wrappedKey, kekId }: WrappedRow): Promise<void> {
+      const { sql } = db;
+      if (table === 'secrets') {
+        await sql`update secrets set wrapped_key = ${wrappedKey}, kek_id = ${kekId} where agent_id = ${a} and key = ${b}`;
+        return;
+      }
+      await sql`
+        update idempotency set wrapped_key = ${wrappedKey}, kek_id = ${kekId}
+        where key_id = ${a} and idempotency_key = ${b}`;
+    },
+
+    /** Waits for whoever is writing sealed rows, and holds back new ones until the end of the transaction. */
+    async holdWriters(): Promise<void> {
+      await db.sql`lock table secrets, idempotency in share row exclusive mode`;
+    },
+  };
+}

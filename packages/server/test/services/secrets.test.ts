@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { after, before, test } from 'node:test';
+import type { Agent } from '../../src/domain/nouns.ts';
+import { everythingStored } from '../support/stored-text.ts';
+import { resourceWorld } from '../support/resources.ts';
+import type { World } from '../support/resources.ts';
+
+const page = { limit: 100, cursor: null };
+
+let world: World;
+let agent: Agent;
+before(async () => {
+  world = await resourceWorld();
+  agent = await world.agents.create(world.owner, { name: 'Keeper' });
+});
+after(() => world.close());
+
+const generation = async () =>
+  (await world.db.sql<{ generation: number }[]>`select generation from agents where id = ${agent.id}`)[0]!
+    .generation;
+const keysOf = async () =>
+  (await world.secrets.list(world.owner, agent.id, page)).items.map(({ key }) => key);
+
+test('a secret is set, rotated, listed by name only and deleted, and each change replaces the sandbox', async () => {
+  const { secrets, owner } = world;
+  const start = await generation();
+  await secrets.put(owner, agent.id, 'FIRST', { value: 'one' });
+  await secrets.put(owner, agent.id, 'SECOND', { value: 'two\nlines 🙂' });
+  await secrets.put(owner, agent.id, 'FIRST', { value: 'three' });
+  assert.deepEqual(await secrets.valuesForSandbox(agent.id), { FIRST: 'three', SECOND: 'two\nlines 🙂' });
+  assert.deepEqual(await keysOf(), ['SECOND', 'FIRST']);
+  const { items } = await secrets.list(owner, agent.id, page);
+  assert.deepEqual(Object.keys(items[0]!).sort(), ['hosts', 'key', 'updatedAt']);
+  await secrets.remove(owner, agent.id, 'FIRST');
+  await assert.rejects(secrets.remove(owner, agent.id, 'FIRST'), { code: 'not_found' });
+  assert.deepEqual(await keysOf(), ['SECOND']);
+  assert.equal(await generation(), start + 4);
+  await secrets.remove(owner, agent.id, 'SECOND');
+});
+
+test('a bad key, value or host is refused by name', async () => {
+  const put = (key: string, input: { value: string; hosts?: string[] }) =>
+    world.secrets.put(world.owner, agent.id, key, input);
+  const bad: [string, { value: string; hosts?: string[] }, string][] = [
+    ['1A', { value: 'v' }, 'key'],
+    ['', { value: 'v' }, 'key'],
+    ['A-B', { value: 'v' }, 'key'],
+    ['A'.repeat(129), { value: 'v' }, 'key'],
+    ['A', { value: '' }, 'value'],
+    ['A', { value: 'a\u0000' }, 'value'],
+    ['A', { value: '\ud800' }, 'value'],
+    ['A', { value: 'x'.repeat(64 * 1024 + 1) }, 'value'],
+    ['A', { value: 'é'.repeat(32 * 1024 + 1) }, 'value'],
+    ['A', { value: 'v', hosts: ['https://example.com'] }, 'hosts.0'],
+    ['A', { value: 'v', hosts: ['ok.example.com', '*'] }, 'hosts.1'],
+    ['A', { value: 'v', hosts: ['*.com'] }, 'hosts.0'],
+    ['A', { value: 'v', hosts: ['a.*.com'] }, 'hosts.0'],
+    ['A', { value: 'v', hosts: Array.from({ length: 21 }, (_, i) => `h${i}.example.com`) }, 'hosts'],
+  ];
+  for (const [key, input, path] of bad) {
+    await assert.rejects(
+      put(key, input),
+      (error: { code?: string; details?: { path: string }[] }) =>
+        error.code === 'invalid_request' && error.details?.[0]?.path === path,
+      `${key} ${JSON.stringify(input).slice(0, 80)}`,
+    );
+  }
+  await put('A', { value: 'x'.repeat(64 * 1024), hosts: ['API.Example.com', '*.example.org'] });
+  const { items } = await world.secrets.list(world.owner, agent.id, page);
+  assert.deepEqual(items[0]?.hosts, ['api.example.com', '*.example.org']);
+  await world.secrets.remove(world.owner, agent.id, 'A');
+});
+
+test('provider keys, the git token and secrets for certain hosts stay out of the sandbox', async () => {
+  const { secrets, owner } = world;
+  const entries = { ANTHROPIC_API_KEY: 'a', GIT_TOKEN: 'g', PLAIN: 'p' };
+  for (const [key, value] of Object.entries(entries)) await secrets.put(owner, agent.id, key, { value });
+  await secrets.put(owner, agent.id, 'BROKERED', { value: 'b', hosts: ['api.example.com'] });
+  assert.deepEqual(await secrets.valuesForSandbox(agent.id), { PLAIN: 'p' });
+  assert.deepEqual(await secrets.modelKeys(agent.id), { ANTHROPIC_API_KEY: 'a' });
+  assert.equal(await secrets.gitToken(agent.id), 'g');
+  for (const key of await keysOf()) await secrets.remove(owner, agent.id, key);
+  assert.equal(await secrets.gitToken(agent.id), null);
+});
+
+test('an agent has at most 100 secrets, also when they are set at the same time', async () => {
+  const results = await Promise.allSettled(
+    Array.from({ length: 105 }, (_, i) => world.secrets.put(world.owner, agent.id, `S${i}`, { value: 'v' })),
+  );
+  const refused = results.filter((result) => result.status === 'rejected');
+  assert.equal(refused.length, 5);
+  assert.ok(refused.every(({ reason }) => (reason as { code?: string }).code === 'conflict'));
+  const [present] = await keysOf();
+  await world.secrets.put(world.owner, agent.id, present!, { value: 'rotated' });
+  for (const key of await keysOf()) await world.secrets.remove(world.owner, agent.id, key);
+});
+
+test('a secret that is set by many at the same time has the value of one of them', async () => {
+  const values = Array.from({ length: 30 }, (_, i) => `value ${i}`);
+  await Promise.all(values.map((value) => world.secrets.put(world.owner, agent.id, 'RACE', { value })));
+  assert.deepEqual(await keysOf(), ['RACE']);
+  const { RACE } = await world.secrets.valuesForSandbox(agent.id);
+  assert.ok(values.includes(RACE!));
+  await world.secrets.remove(world.owner, agent.id, 'RACE');
+});
+
+test('a sealed value that was moved to another agent or name cannot be opened', async () => {
+  const other = await world.agents.create(world.owner, { name: 'Thief' });
+  await world.secrets.put(world.owner, agent.id, 'MINE', { value: 'v' });
+  const { sql } = world.db;
+  await sql`update secrets set agent_id = ${other.id} where agent_id = ${agent.id}`;
+  await assert.rejects(world.secrets.valuesForSandbox(other.id));
+  await sql`update secrets set agent_id = ${agent.id}, key = 'OTHER' where agent_id = ${other.id}`;
+  await assert.rejects(world.secrets.valuesForSandbox(agent.id));
+  await sql`delete from secrets where agent_id = ${agent.id}`;
+});
+
+test('no value of a secret or a key is anywhere in the database', async () => {
+  const value = `plain-${randomBytes(12).toString('hex')}`;
+  await world.secrets.put(world.owner, agent.id, 'HIDDEN', { value });
+  const { key, value: keyValue } = await world.apiKeys.mintForAgent(world.owner, agent.id, { name: 'k' });
+  const text = await everythingStored(world.db);
+  assert.ok(text.includes(key.prefix), 'the scan sees the rows');
+  for (const secret of [value, keyValue, keyValue.slice(16)]) {
+    assert.ok(!text.includes(secret));
+    assert.ok(!text.includes(Buffer.from(secret).toString('hex')));
+    assert.ok(!text.includes(Buffer.from(secret).toString('base64')));
+  }
+});
