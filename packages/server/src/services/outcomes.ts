@@ -7,6 +7,8 @@ interface Entry {
   conversationId: string;
   orgId: string;
   agentId: string;
+  /** Seq of the run's first event, when this process accepted it. */
+  firstSeq?: number;
   outcome: RunOutcome | null;
   waiters: Set<(outcome: RunOutcome) => void>;
 }
@@ -16,8 +18,11 @@ interface Entry {
  * What is not here is read from the database.
  */
 export interface Outcomes {
-  expect(runId: string, place: { conversationId: string; orgId: string; agentId: string }): void;
-  find(runId: string): Readonly<Pick<Entry, 'orgId' | 'agentId' | 'outcome'>> | null;
+  expect(
+    runId: string,
+    place: { conversationId: string; orgId: string; agentId: string; firstSeq?: number },
+  ): void;
+  find(runId: string): Readonly<Omit<Entry, 'waiters'>> | null;
   settle(outcome: RunOutcome): void;
   /** Null when the time is up or the signal aborts first. */
   wait(runId: string, waitMs: number, signal?: AbortSignal): Promise<RunOutcome | null>;
@@ -39,7 +44,10 @@ export function createOutcomes(): Outcomes {
 
   return {
     expect(runId, place) {
-      if (!entries.has(runId)) entries.set(runId, { ...place, outcome: null, waiters: new Set() });
+      if (entries.has(runId)) return;
+      const { conversationId, orgId, agentId, firstSeq } = place;
+      const known = firstSeq === undefined ? {} : { firstSeq };
+      entries.set(runId, { conversationId, orgId, agentId, ...known, outcome: null, waiters: new Set() });
     },
     find: (runId) => entries.get(runId) ?? null,
     settle(outcome) {

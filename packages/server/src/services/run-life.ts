@@ -177,7 +177,14 @@ function endEvents(claim: store.Claim, settlement: Settlement, at: Date): EventB
   if (settlement.status === 'failed' || !message) {
     return [{ type: 'run.failed', data: { runId, error: settlement.error!, usage } }];
   }
-  const data = { ...message, agentId, conversationId, runId, role: 'assistant' as const, createdAt: at.toISOString() };
+  const data = {
+    ...message,
+    agentId,
+    conversationId,
+    runId,
+    role: 'assistant' as const,
+    createdAt: at.toISOString(),
+  };
   return [
     { type: 'message.created', data },
     { type: 'run.completed', data: { runId, messageId: message.id, usage } },

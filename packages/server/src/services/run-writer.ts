@@ -1,7 +1,13 @@
 import type { ConversationEvent, EventBody } from '../domain/events.ts';
 import type { Log } from '../domain/log.ts';
 import type { Database } from '../store/database.ts';
-import { appendEvents, wasAppended, type Claim, type LedgerRow, type PendingLane } from '../store/run-life.ts';
+import {
+  appendEvents,
+  wasAppended,
+  type Claim,
+  type LedgerRow,
+  type PendingLane,
+} from '../store/run-life.ts';
 import type { Hub } from './hub.ts';
 
 export interface RunWriter {
@@ -38,7 +44,12 @@ export interface Appender {
  * Joins what all runs of this process append: one statement is under way at a time, the next one takes everything
  * that came meanwhile. An idle process therefore writes at once, a busy one in large batches.
  */
-export function createAppender(db: Database, hub: Hub, ring: (conversationId: string) => void, log: Log): Appender {
+export function createAppender(
+  db: Database,
+  hub: Hub,
+  ring: (conversationId: string) => void,
+  log: Log,
+): Appender {
   const dirty = new Set<Writer>();
   let isFlushing = false;
 
@@ -156,9 +167,13 @@ export function publish(
 ): void {
   const { conversationId, runId } = place;
   if (hub.isWatched(conversationId)) {
-    const committed = events.map(
-      (body, index): ConversationEvent => ({ ...body, conversationId, runId, seq: firstSeq + index, at }),
-    );
+    const committed = events.map((body, index): ConversationEvent => ({
+      ...body,
+      conversationId,
+      runId,
+      seq: firstSeq + index,
+      at,
+    }));
     hub.publish(conversationId, committed);
   }
   ring(conversationId);

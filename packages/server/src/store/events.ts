@@ -85,3 +85,17 @@ export async function compactDeltas(db: Database, hours: number, limit: number):
     returning seq`;
   return rows.length;
 }
+
+/** The seq of a run's first event. */
+export async function startOfRun(db: Database, runId: string): Promise<number> {
+  const [row] = await db.sql<{ accept_seq: bigint }[]>`select accept_seq from runs where id = ${runId}`;
+  return Number(row?.accept_seq ?? 1n);
+}
+
+/** The seq of the event that ended a run; 0 when it has not ended. */
+export async function endOfRun(db: Database, runId: string): Promise<number> {
+  const [row] = await db.sql<{ seq: bigint | null }[]>`
+    select max(seq) as seq from events
+    where run_id = ${runId} and type in ('run.completed', 'run.failed', 'run.cancelled')`;
+  return Number(row?.seq ?? 0n);
+}

@@ -1,0 +1,93 @@
+import { canSeeAgent } from '../domain/access.ts';
+import { endsRun, type ConversationEvent } from '../domain/events.ts';
+import { invalid } from '../domain/errors.ts';
+import { limits } from '../domain/limits.ts';
+import type { Log } from '../domain/log.ts';
+import type { Principal } from '../domain/nouns.ts';
+import { isTerminal } from '../domain/nouns.ts';
+import { pageOf, type Cursors } from '../domain/paging.ts';
+import type { Database } from '../store/database.ts';
+import { endOfRun, eventsAfter, eventsBefore, startOfRun } from '../store/events.ts';
+import type { EventScope, EventsService } from './api.ts';
+import { follow } from './follow.ts';
+import type { Hub } from './hub.ts';
+import type { Outcomes } from './outcomes.ts';
+import { visibleConversation, visibleRun } from './visible-conversation.ts';
+
+export function createEvents(deps: {
+  db: Database;
+  hub: Hub;
+  outcomes: Outcomes;
+  cursors: Cursors;
+  log: Log;
+}): EventsService {
+  const { db, hub, outcomes, cursors, log } = deps;
+
+  async function check(p: Principal, scope: EventScope) {
+    if ('runId' in scope) return visibleRun(db, p, scope.runId);
+    const conversation = await visibleConversation(db, p, scope.conversationId);
+    return { conversationId: conversation.id, status: null };
+  }
+
+  return {
+    async list(p, scope, query) {
+      await check(p, scope);
+      if (query.limit < 1 || query.limit > limits.pageMax) {
+        throw invalid('limit', `must be a whole number from 1 to ${limits.pageMax}.`);
+      }
+      const name = 'runId' in scope ? `events:run:${scope.runId}` : `events:${scope.conversationId}`;
+      const before = query.cursor === null ? null : Number(cursors.decode(name, query.cursor));
+      const rows = await eventsBefore(db, scope, before, query.limit + 1);
+      return pageOf(rows, query, (event) => String(event.seq), cursors, name);
+    },
+
+    async after(p, scope, after, limit) {
+      await check(p, scope);
+      return eventsAfter(db, scope, after, limit);
+    },
+
+    async follow(p, scope, after, sink) {
+      const runId = 'runId' in scope ? scope.runId : null;
+      const from = (runId !== null && justAccepted(p, runId)) || (await place(p, scope, after));
+      if (from === null) {
+        sink.end();
+        return () => {};
+      }
+      const { conversationId } = from;
+      return follow(
+        hub,
+        {
+          conversationId,
+          runId,
+          after: Math.max(after, from.after),
+          read: (cursor, limit) => eventsAfter(db, { conversationId }, cursor, limit),
+          endsRun: (event: ConversationEvent) => endsRun(event.type),
+          onError: (error) =>
+            log.error('An event stream could not be read.', { conversationId, error: String(error) }),
+        },
+        sink,
+      );
+    },
+  };
+
+  /** Of a run that this process accepted a moment ago everything is known: its first stream needs no look-up. */
+  function justAccepted(p: Principal, runId: string): { conversationId: string; after: number } | null {
+    const known = outcomes.find(runId);
+    if (!known || known.outcome || known.firstSeq === undefined) return null;
+    if (!canSeeAgent(p, { id: known.agentId, orgId: known.orgId })) return null;
+    return { conversationId: known.conversationId, after: known.firstSeq - 1 };
+  }
+
+  /** Where to begin; null when the run's end is behind the cursor and nothing will come any more. */
+  async function place(
+    p: Principal,
+    scope: EventScope,
+    after: number,
+  ): Promise<{ conversationId: string; after: number } | null> {
+    const { conversationId, status } = await check(p, scope);
+    if (!('runId' in scope)) return { conversationId, after };
+    if (status !== null && isTerminal(status) && after >= (await endOfRun(db, scope.runId))) return null;
+    // Nothing of a run stands before its first event, so the conversation's past need not be read.
+    return { conversationId, after: (await startOfRun(db, scope.runId)) - 1 };
+  }
+}

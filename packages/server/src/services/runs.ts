@@ -1,0 +1,228 @@
+import { canSeeAgent } from '../domain/access.ts';
+import type { EventBody } from '../domain/events.ts';
+import { DomainError, invalid, notFound } from '../domain/errors.ts';
+import { isId, newId } from '../domain/ids.ts';
+import { limits } from '../domain/limits.ts';
+import type { Principal, Run } from '../domain/nouns.ts';
+import { isTerminal } from '../domain/nouns.ts';
+import type { Cursors } from '../domain/paging.ts';
+import type { Doorbell } from '../domain/ports/doorbell.ts';
+import { requireStorable } from '../domain/text.ts';
+import type { AgentStore } from '../store/agents.ts';
+import type { Database } from '../store/database.ts';
+import { acceptRun, respondRun, type AcceptResult } from '../store/run-life.ts';
+import { assistantMessage, findRun, listRuns } from '../store/runs.ts';
+import type { Accepted, RunOutcome, RunsService, SendInput } from './api.ts';
+import type { Cancel } from './cancel.ts';
+import type { Hub } from './hub.ts';
+import type { Outcomes } from './outcomes.ts';
+import { pageById } from './paging.ts';
+import type { RunLife } from './run-life.ts';
+import { publish } from './run-writer.ts';
+import { visibleAgent } from './visible-agent.ts';
+import { visibleRun } from './visible-conversation.ts';
+
+export interface RunsDependencies {
+  db: Database;
+  agents: AgentStore;
+  cursors: Cursors;
+  hub: Hub;
+  outcomes: Outcomes;
+  doorbell: Doorbell;
+  life: RunLife;
+  cancel: Cancel;
+  maxActiveAgents: number;
+}
+
+/** How long `cancel` waits for the harness to stop before it answers with what is. */
+const CANCEL_WAIT_MS = 5_000;
+const TITLE_CHARS = 80;
+
+export function createRuns(deps: RunsDependencies): RunsService {
+  const { db, agents, cursors, hub, outcomes, doorbell, life, cancel } = deps;
+  const ringEvents = (conversationId: string) => doorbell.ring('events', conversationId);
+
+  /** Runs that another replica may have ended are read for those who wait here. */
+  async function recheck(conversationId: string | null): Promise<void> {
+    for (const runId of outcomes.waitedFor(conversationId)) {
+      const outcome = await readOutcome(runId).catch(() => null);
+      if (outcome && isTerminal(outcome.run.status)) outcomes.settle(outcome);
+    }
+  }
+  doorbell.on('events', (ids) => {
+    for (const id of ids) {
+      hub.stale(id);
+      void recheck(id);
+    }
+  });
+  doorbell.onReconnect(() => {
+    hub.stale(null);
+    void recheck(null);
+  });
+
+  async function readOutcome(runId: string): Promise<RunOutcome | null> {
+    const run = await findRun(db, runId);
+    if (!run) return null;
+    return { run, message: run.status === 'completed' ? await assistantMessage(db, runId) : null };
+  }
+
+  return {
+    async send(p, input) {
+      checkSend(input);
+      // A key of one agent sees no other; the statement itself checks the agent and its organisation.
+      if (!isId(input.agentId) || !canSeeAgent(p, { id: input.agentId, orgId: p.orgId })) throw notFound();
+      if (input.conversationId !== null && !isId(input.conversationId)) throw notFound();
+      const conversationId = input.conversationId ?? newId();
+      const runId = newId();
+      const messageId = newId();
+      const at = new Date();
+      const events = acceptEvents(input, { conversationId, runId, messageId, at });
+      const place = { conversationId, orgId: p.orgId, agentId: input.agentId };
+      const accepted = await acceptRun(db, {
+        ...place,
+        isNewConversation: input.conversationId === null,
+        title: titleOf(input.content),
+        source: input.source,
+        keyId: p.keyId,
+        idempotency: input.idempotency,
+        onBusy: input.onBusy,
+        runId,
+        messageId,
+        content: input.content,
+        at,
+        events,
+        maxQueued: limits.queuedRunsPerConversation,
+        maxAgents: deps.maxActiveAgents,
+      });
+      if (accepted.result === 'replayed') {
+        return {
+          runId: accepted.runId,
+          conversationId: accepted.conversationId,
+          agentId: input.agentId,
+          replayed: true,
+        };
+      }
+      if (accepted.result !== 'accepted') throw refusal(accepted.result);
+      outcomes.expect(runId, { ...place, firstSeq: accepted.firstSeq });
+      publish(hub, ringEvents, { conversationId, runId }, events, accepted.firstSeq, at);
+      life.ready(conversationId);
+      if (accepted.interruptedRunId) life.signal(accepted.interruptedRunId);
+      return { runId, conversationId, agentId: input.agentId, replayed: false } satisfies Accepted;
+    },
+
+    get: (p, runId) => visibleRun(db, p, runId),
+
+    async listForAgent(p, agentId, query) {
+      await visibleAgent(agents, p, agentId);
+      return pageById(cursors, `runs:${agentId}`, query, ({ before, limit }) =>
+        listRuns(db, agentId, before, limit),
+      );
+    },
+
+    async cancel(p, runId) {
+      const run = await visibleRun(db, p, runId);
+      if (run.status === 'cancelled') return run;
+      if (isTerminal(run.status))
+        throw new DomainError('conflict', `The run has ended already; it is ${run.status}.`);
+      outcomes.expect(runId, run);
+      await cancel.one({ id: runId, conversationId: run.conversationId });
+      await outcomes.wait(runId, CANCEL_WAIT_MS);
+      return visibleRun(db, p, runId);
+    },
+
+    async respond(p, runId, input) {
+      await visibleRun(db, p, runId);
+      if (!(await respondRun(db, runId, input.requestId, input.optionId))) {
+        throw new DomainError('conflict', 'The run does not wait for an answer to this request.');
+      }
+      life.signal(runId);
+      return visibleRun(db, p, runId);
+    },
+
+    async outcome(p, runId, waitMs, signal) {
+      const known = outcomes.find(runId);
+      if (!known) {
+        const run = await visibleRun(db, p, runId);
+        if (!isTerminal(run.status) && waitMs > 0) {
+          outcomes.expect(runId, run);
+          // It may have ended between the read and the wait.
+          void recheck(run.conversationId);
+        } else {
+          return { run, message: run.status === 'completed' ? await assistantMessage(db, runId) : null };
+        }
+      } else if (!canSeeAgent(p, { id: known.agentId, orgId: known.orgId })) {
+        throw notFound();
+      }
+      const settled = await outcomes.wait(runId, waitMs, signal);
+      if (settled) return settled;
+      return { run: await visibleRun(db, p, runId), message: null };
+    },
+  };
+}
+
+function checkSend(input: SendInput): void {
+  requireStorable('content', input.content);
+  if (input.content.length < 1 || input.content.length > limits.contentChars) {
+    throw invalid('content', `must have 1 to ${limits.contentChars} characters.`);
+  }
+}
+
+/** The first line of the first message, as far as it fits. */
+function titleOf(content: string): string {
+  const line = content.trim().split(/[\r\n\u2028\u2029]/, 1)[0] ?? '';
+  const characters = [...line];
+  return characters.length <= TITLE_CHARS ? line : `${characters.slice(0, TITLE_CHARS - 1).join('')}…`;
+}
+
+function acceptEvents(
+  input: SendInput,
+  ids: { conversationId: string; runId: string; messageId: string; at: Date },
+): [EventBody, EventBody] {
+  const { conversationId, runId, messageId, at } = ids;
+  return [
+    {
+      type: 'message.created',
+      data: {
+        id: messageId,
+        agentId: input.agentId,
+        conversationId,
+        runId,
+        role: 'user',
+        content: input.content,
+        createdAt: at.toISOString(),
+      },
+    },
+    { type: 'run.queued', data: { runId, messageId } },
+  ];
+}
+
+function refusal(result: Exclude<AcceptResult['result'], 'accepted' | 'replayed'>): DomainError {
+  switch (result) {
+    case 'not_found':
+      return notFound();
+    case 'idempotency_key_reused':
+      return new DomainError(
+        'idempotency_key_reused',
+        'This Idempotency-Key was used for another request within 24 hours; use a new one.',
+      );
+    case 'conversation_busy':
+      return new DomainError(
+        'conversation_busy',
+        'The conversation has a run that is queued or running; wait for it, or send with onBusy "enqueue" or "interrupt".',
+      );
+    case 'queue_full':
+      return new DomainError(
+        'queue_full',
+        `The conversation has ${limits.queuedRunsPerConversation} messages waiting; try again when some are done.`,
+        { retryAfterSeconds: 5 },
+      );
+    case 'too_many_sandboxes':
+      return new DomainError(
+        'too_many_sandboxes',
+        'Too many agents of the organisation have unfinished runs; try again when some are done.',
+        { retryAfterSeconds: 10 },
+      );
+  }
+}
+
+export type { Principal, Run };
