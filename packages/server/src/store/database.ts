@@ -1,5 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { setTimeout as delay } from 'node:timers/promises';
 import postgres from 'postgres';
+import { asUnavailable } from './errors.ts';
 
 export type Sql = postgres.Sql<{ bigint: bigint }>;
 
@@ -21,13 +23,20 @@ export interface Database {
 interface OpenTransaction {
   sql: Sql;
   effects: (() => void)[];
+  /** Work that outlives its transaction must not write on a connection which others use by then. */
+  ended: boolean;
 }
 
 export interface DatabaseOptions {
   /** Connection options of postgres.js, e.g. `{ host: '/path/of/socket/dir', user, database }`, or a URL. */
   connection: string | postgres.Options<Record<string, never>>;
   pool: number;
+  /** Told of an effect that threw; the transaction before it is committed all the same. Default: a process warning. */
+  onEffectError?: (error: unknown) => void;
 }
+
+/** Seconds that `close` waits for statements in progress, and after which it gives up on a server that is silent. */
+const CLOSE_SECONDS = 5;
 
 /** bigint columns are read as bigint, jsonb as parsed values, timestamptz as Date. */
 export function openDatabase(options: DatabaseOptions): Database {
@@ -35,33 +44,66 @@ export function openDatabase(options: DatabaseOptions): Database {
     max: options.pool,
     idle_timeout: 0,
     onnotice: () => {},
+    connection: { application_name: 'berth' },
     types: { bigint: postgres.BigInt },
   };
+  const onEffectError = options.onEffectError ?? ((error) => process.emitWarning(error as Error));
   const pool = (typeof options.connection === 'string'
     ? postgres(options.connection, settings)
     : postgres({ ...options.connection, ...settings })) as unknown as Sql;
   const open = new AsyncLocalStorage<OpenTransaction>();
+  function current(): OpenTransaction | undefined {
+    const transaction = open.getStore();
+    return transaction?.ended ? undefined : transaction;
+  }
+
+  async function inNewTransaction<T>(work: () => Promise<T>): Promise<T> {
+    const transaction: OpenTransaction = { sql: pool, effects: [], ended: false };
+    const result = await pool.begin(async (tx) => {
+      transaction.sql = tx as unknown as Sql;
+      try {
+        return await open.run(transaction, work);
+      } finally {
+        transaction.ended = true;
+      }
+    });
+    for (const effect of transaction.effects) runEffect(effect);
+    return result as T;
+  }
+
+  function runEffect(effect: () => void): void {
+    try {
+      effect();
+    } catch (error) {
+      // What is committed stays committed: the caller must not take it for a failure.
+      onEffectError(error);
+    }
+  }
 
   return {
     get sql() {
-      return open.getStore()?.sql ?? pool;
+      return current()?.sql ?? pool;
     },
     async tx(work) {
-      if (open.getStore()) return work();
-      const effects: (() => void)[] = [];
-      const result = await pool.begin((tx) => open.run({ sql: tx as unknown as Sql, effects }, work));
-      for (const effect of effects) effect();
-      return result as Awaited<ReturnType<typeof work>>;
+      if (current()) return work();
+      try {
+        return await inNewTransaction(work);
+      } catch (error) {
+        throw asUnavailable(error) ?? error;
+      }
     },
     afterCommit(effect) {
-      const transaction = open.getStore();
+      const transaction = current();
       if (transaction) transaction.effects.push(effect);
       else effect();
     },
     outside: (work) => open.exit(work),
     get inTransaction() {
-      return open.getStore() !== undefined;
+      return current() !== undefined;
     },
-    close: () => pool.end({ timeout: 5 }),
+    async close() {
+      const late = delay((CLOSE_SECONDS + 1) * 1000, undefined, { ref: false });
+      await Promise.race([pool.end({ timeout: CLOSE_SECONDS }), late]);
+    },
   };
 }

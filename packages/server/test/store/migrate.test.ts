@@ -1,8 +1,8 @@
-import assert from "node:assert/strict";
-import { test } from "node:test";
-import { migrate, readMigrations, SchemaError, schemaVersion } from "../../src/store/migrate.ts";
-import { openDatabase } from "../../src/store/database.ts";
-import { engines, testDatabase } from "../support/database.ts";
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { migrate, readMigrations, SchemaError, schemaVersion } from '../../src/store/migrate.ts';
+import { openDatabase } from '../../src/store/database.ts';
+import { engines, testDatabase } from '../support/database.ts';
 
 for (const { name, engine, options } of engines()) {
   test(`a second migration of the same database changes nothing (${name})`, options, async () => {
@@ -39,7 +39,7 @@ for (const { name, engine, options } of engines()) {
 
   test(`a migration that was altered after it was applied is refused (${name})`, options, async () => {
     const { db, close } = await testDatabase({ engine });
-    const altered = readMigrations().map((migration) => ({ ...migration, checksum: "0".repeat(64) }));
+    const altered = readMigrations().map((migration) => ({ ...migration, checksum: '0'.repeat(64) }));
     await assert.rejects(migrate(db, altered), /Migration 1 \(init\).*checksums differ/);
     await close();
   });
@@ -52,9 +52,9 @@ for (const { name, engine, options } of engines()) {
       const migrations = readMigrations();
       const broken = {
         version: migrations.length + 1,
-        name: "broken",
-        checksum: "x",
-        sql: "create table half (a int); select 1/0;",
+        name: 'broken',
+        checksum: 'x',
+        sql: 'create table half (a int); select 1/0;',
       };
       await assert.rejects(migrate(db, [...migrations, broken]), /division by zero/);
       const [row] = await db.sql<{ there: boolean }[]>`select to_regclass('half') is not null as there`;

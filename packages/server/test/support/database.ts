@@ -1,19 +1,19 @@
-import { randomBytes } from "node:crypto";
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import postgres from "postgres";
-import { openDatabase } from "../../src/store/database.ts";
-import type { Database } from "../../src/store/database.ts";
-import { findEngines } from "../../src/store/embedded/engine.ts";
-import type { Engine } from "../../src/store/embedded/engine.ts";
-import { startEmbedded } from "../../src/store/embedded/server.ts";
-import type { Connection } from "../../src/store/embedded/server.ts";
-import { migrate } from "../../src/store/migrate.ts";
-import { silentLog } from "./log.ts";
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import postgres from 'postgres';
+import { openDatabase } from '../../src/store/database.ts';
+import type { Database } from '../../src/store/database.ts';
+import { findEngines } from '../../src/store/embedded/engine.ts';
+import type { Engine } from '../../src/store/embedded/engine.ts';
+import { startEmbedded } from '../../src/store/embedded/server.ts';
+import type { Connection } from '../../src/store/embedded/server.ts';
+import { migrate } from '../../src/store/migrate.ts';
+import { silentLog } from './log.ts';
 
 export interface TestEngine {
-  name: "embedded" | "system";
+  name: 'embedded' | 'system';
   engine: Engine | undefined;
   /** Options for `test`: skipped, with the reason, when this machine has not got the engine. */
   options: { skip: string | false };
@@ -31,24 +31,24 @@ interface TestServer {
   admin: postgres.Sql;
 }
 
-const TEMPLATE = "berth_template";
+const TEMPLATE = 'berth_template';
 const servers = new Map<string, Promise<TestServer>>();
 
 /** The engines on which the store is tested: the npm package's and the newest of the distribution. */
 export function engines(): TestEngine[] {
   const found = findEngines();
-  const embedded = found.find((engine) => engine.kind === "npm");
-  const system = found.find((engine) => engine.kind === "system");
+  const embedded = found.find((engine) => engine.kind === 'npm');
+  const system = found.find((engine) => engine.kind === 'system');
   return [
     {
-      name: "embedded",
+      name: 'embedded',
       engine: embedded,
-      options: { skip: embedded ? false : "the npm package has no PostgreSQL for this platform" },
+      options: { skip: embedded ? false : 'the npm package has no PostgreSQL for this platform' },
     },
     {
-      name: "system",
+      name: 'system',
       engine: system,
-      options: { skip: system ? false : "no PostgreSQL 15 or newer in /usr/lib/postgresql" },
+      options: { skip: system ? false : 'no PostgreSQL 15 or newer in /usr/lib/postgresql' },
     },
   ];
 }
@@ -61,11 +61,11 @@ export async function testDatabase(
   options: { engine?: Engine | undefined; migrated?: boolean; pool?: number } = {},
 ): Promise<TestDatabase> {
   const engine = options.engine ?? findEngines()[0];
-  if (!engine) throw new Error("The tests need PostgreSQL: run npm install.");
+  if (!engine) throw new Error('The tests need PostgreSQL: run npm install.');
   const { admin, connection } = await serverFor(engine);
-  const name = `test_${randomBytes(8).toString("hex")}`;
+  const name = `test_${randomBytes(8).toString('hex')}`;
   await admin.unsafe(
-    `create database ${name} template ${options.migrated === false ? "template0" : TEMPLATE} strategy file_copy`,
+    `create database ${name} template ${options.migrated === false ? 'template0' : TEMPLATE} strategy file_copy`,
   );
   const own = { ...connection, database: name };
   const db = openDatabase({ connection: own, pool: options.pool ?? 8 });
@@ -87,10 +87,10 @@ function serverFor(engine: Engine): Promise<TestServer> {
 
 async function startServer(engine: Engine): Promise<TestServer> {
   // As root PostgreSQL runs under another uid, which can enter /tmp but not every TMPDIR.
-  const home = mkdtempSync(join(process.getuid?.() === 0 ? "/tmp" : tmpdir(), "berth-pg-"));
+  const home = mkdtempSync(join(process.getuid?.() === 0 ? '/tmp' : tmpdir(), 'berth-pg-'));
   const { connection } = await startEmbedded({
     home,
-    socketDir: join(home, "run"),
+    socketDir: join(home, 'run'),
     log: silentLog,
     engines: [engine],
     maxConnections: 400,
@@ -99,7 +99,7 @@ async function startServer(engine: Engine): Promise<TestServer> {
   // A connection that keeps no event loop alive for long: the process must be able to end without being told to.
   const admin = postgres({
     ...connection,
-    database: "postgres",
+    database: 'postgres',
     max: 2,
     idle_timeout: 1,
     onnotice: () => {},

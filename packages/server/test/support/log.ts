@@ -1,4 +1,4 @@
-import type { Log } from "../../src/domain/log.ts";
+import type { Log } from '../../src/domain/log.ts';
 
 /** For tests that have no interest in the log. */
 export const silentLog: Log = {
