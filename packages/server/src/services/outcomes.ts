@@ -35,9 +35,12 @@ export function createOutcomes(): Outcomes {
 
   function forgetLater(runId: string): void {
     setTimeout(() => entries.delete(runId), KEEP_MS).unref();
-    if (entries.size <= MAX_KEPT) return;
+  }
+
+  /** Runs that nobody waits for, and that end on another replica, would stay for ever. */
+  function trim(): void {
     for (const [id, entry] of entries) {
-      if (entries.size <= MAX_KEPT) return;
+      if (entries.size < MAX_KEPT) return;
       if (entry.waiters.size === 0) entries.delete(id);
     }
   }
@@ -45,6 +48,7 @@ export function createOutcomes(): Outcomes {
   return {
     expect(runId, place) {
       if (entries.has(runId)) return;
+      if (entries.size >= MAX_KEPT) trim();
       const { conversationId, orgId, agentId, firstSeq } = place;
       const known = firstSeq === undefined ? {} : { firstSeq };
       entries.set(runId, { conversationId, orgId, agentId, ...known, outcome: null, waiters: new Set() });
