@@ -186,5 +186,6 @@ function wakeOr(waiters: Set<() => void>, ms: number, signal: AbortSignal): Prom
     const timer = setTimeout(done, ms);
     waiters.add(done);
     signal.addEventListener('abort', done);
+    if (signal.aborted) done();
   });
 }
