@@ -44,7 +44,8 @@ export interface Pushed {
 
 /**
  * Deploys what a push has stored, while the pushing client waits. `progress` prints a line in its terminal; a rejection
- * with RepoError or DomainError is shown there too, and takes the branch back to where it was.
+ * with RepoError or DomainError is shown there too, and takes the branch back to where it was. With the first line the
+ * deployment is on record, so that it outlives a crash.
  */
 export type DeployPushed = (
   agentId: string,
