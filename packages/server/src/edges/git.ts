@@ -54,16 +54,19 @@ async function admit(
   response: ServerResponse,
 ): Promise<GitTarget> {
   const address = clientAddress?.(request) ?? request.socket.remoteAddress ?? 'unknown';
-  const blockedSeconds = services.rateLimit.authBlocked(address);
-  if (blockedSeconds !== null) throw tooManyFailures(blockedSeconds);
   const value = credentials(request.headers.authorization);
   const caller = await services.auth.authenticate(value).catch((error: unknown) => {
     // git asks once without credentials, as a matter of course; that is no failed attempt.
-    if (value !== null && error instanceof DomainError && error.code === 'key_invalid') {
-      const waitSeconds = services.rateLimit.authFailure(address);
-      if (waitSeconds !== null) throw tooManyFailures(waitSeconds);
-    }
-    throw error;
+    const failed = value !== null && error instanceof DomainError && error.code === 'key_invalid';
+    const waitSeconds = failed ? services.rateLimit.authFailure(address) : null;
+    if (waitSeconds === null) throw error;
+    throw new DomainError(
+      'rate_limited',
+      `Too many requests without a valid key; try again in ${waitSeconds} s.`,
+      {
+        retryAfterSeconds: waitSeconds,
+      },
+    );
   });
   const rate = services.rateLimit.take(caller.keyId, caller.rateLimit);
   response.setHeader('RateLimit-Policy', `"default";q=${rate.quota};w=${rate.windowSeconds}`);
@@ -86,12 +89,6 @@ function requireHosted(agent: Agent): void {
     'scope_insufficient',
     `This agent is deployed from ${agent.externalGitUrl}. Push there, then ask for a deployment.`,
   );
-}
-
-function tooManyFailures(seconds: number): DomainError {
-  return new DomainError('rate_limited', 'Too many failed attempts; try again later.', {
-    retryAfterSeconds: seconds,
-  });
 }
 
 /** The key as the password of any user, as git sends it, or as a bearer token. Null: none was given. */

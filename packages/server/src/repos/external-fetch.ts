@@ -160,14 +160,18 @@ export class ExternalFetcher {
     );
   }
 
-  async #remote(request: FetchRequest): Promise<Remote> {
-    const { guard, store, extraCaFiles } = this.#options;
-    const checked = await guard.check(request.url, ['https:']).catch((error: unknown) => {
-      throw error instanceof UrlRefused ? new RepoError(`gitUrl: ${error.message}`) : error;
+  /** The URL and where it leads to. Throws RepoError. */
+  async checkUrl(url: string): Promise<CheckedUrl> {
+    const checked = await this.#options.guard.check(url, ['https:']).catch((error: unknown) => {
+      throw error instanceof UrlRefused ? new RepoError(error.message) : error;
     });
-    if (checked.url.search !== '' || checked.url.hash !== '') {
-      throw new RepoError('gitUrl: The URL may have no query and no fragment.');
-    }
+    if (checked.url.search === '' && checked.url.hash === '') return checked;
+    throw new RepoError('The URL may have no query and no fragment.');
+  }
+
+  async #remote(request: FetchRequest): Promise<Remote> {
+    const { store, extraCaFiles } = this.#options;
+    const checked = await this.checkUrl(request.url);
     this.#caFile ??= writeCaBundle(store.root, extraCaFiles);
     const caFile = await this.#caFile.catch((error: unknown) => {
       this.#caFile = null;

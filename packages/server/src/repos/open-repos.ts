@@ -26,6 +26,8 @@ export interface OpenRepos {
   wire(deploy: DeployPushed): GitWire;
   /** Rejects with RepoError when the commit's tree is more than `writeArchive` takes. Reads no file's content. */
   checkTree(agentId: string, commit: string): Promise<void>;
+  /** Rejects with RepoError when `fetch` would refuse the URL for what it is or where it leads to. */
+  checkUrl(url: string): Promise<void>;
   /** Resolves when background work has ended. */
   idle(): Promise<void>;
 }
@@ -51,6 +53,9 @@ export async function openRepos(options: OpenReposOptions): Promise<OpenRepos> {
     wire: (deploy) => new SmartHttp({ store, limits, log, deploy }, maintenance),
     checkTree: async (agentId, commit) => {
       await listTree(store.dir(agentId), commit, limits);
+    },
+    checkUrl: async (url) => {
+      await fetcher.checkUrl(url);
     },
     idle: () => maintenance.idle(),
   };

@@ -3,6 +3,9 @@ import { ByteReader } from './byte-reader.ts';
 import { killGit, spawnGit } from './git-process.ts';
 
 const maxTreeBytes = 8 * 1024 * 1024;
+/** A line break would be a second request to `cat-file`. */
+// oxlint-disable-next-line no-control-regex
+const controls = /[\u0000-\u001f\u007f]/;
 
 /**
  * Reads one regular file of a commit in one `git cat-file --batch`: tree by tree along the path, so that a symbolic
@@ -15,11 +18,7 @@ export async function readTreeFile(
   maxBytes: number,
 ): Promise<Buffer | null> {
   const parts = path.split('/');
-  // oxlint-disable-next-line no-control-regex
-  if (
-    parts.some((part) => part === '' || part === '.' || part === '..') ||
-    /[\u0000-\u001f\u007f]/.test(path)
-  ) {
+  if (parts.some((part) => part === '' || part === '.' || part === '..') || controls.test(path)) {
     return null;
   }
   const child = spawnGit(['cat-file', '--batch'], { gitDir, timeoutMs: 20_000 });

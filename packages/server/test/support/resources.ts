@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { createBox } from '../../src/domain/box.ts';
 import { newId } from '../../src/domain/ids.ts';
+import type { Repos } from '../../src/domain/ports/repos.ts';
 import type { Agent, Binding, Principal, Scope } from '../../src/domain/nouns.ts';
 import { createCursors } from '../../src/domain/paging.ts';
 import { createAgents } from '../../src/services/agents.ts';
@@ -22,13 +23,13 @@ import type { Bells } from './memory-doorbell.ts';
 import { memoryRepos } from './memory-repos.ts';
 import type { MemoryRepos } from './memory-repos.ts';
 
-export type Resources = ReturnType<typeof createResources>;
+export type Resources = ReturnType<typeof createResources<MemoryRepos>>;
 
-/** The resource services as compose.ts wires them, on a real database and repositories in memory. */
-export function createResources(
+/** The resource services as compose.ts wires them, on a real database. */
+export function createResources<R extends Repos>(
   db: Database,
   bells: Bells,
-  repos: MemoryRepos,
+  repos: R,
   now: () => number = Date.now,
 ) {
   const stores = {
