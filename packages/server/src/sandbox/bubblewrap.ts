@@ -1,3 +1,4 @@
+import { access } from 'node:fs/promises';
 import { isId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type {
@@ -6,12 +7,16 @@ import type {
   SandboxDriver,
   SandboxSpec,
 } from '../domain/ports/sandbox.ts';
+import { quotaFor } from './disk/quota.ts';
+import { DiskWatch } from './disk/watch.ts';
 import { inheritedDescriptors, prepareArea, type Area } from './area.ts';
 import { openCgroups, type Cgroups } from './cgroup/cgroups.ts';
+import type { Group } from './cgroup/group.ts';
 import { readMounts } from './cgroup/mounts.ts';
 import { launch, type Launched } from './launch.ts';
 import { launchArguments } from './launch-args.ts';
 import { markedProcesses, gone, startTime, tryKill } from './processes.ts';
+import { namespacePids } from './process-stats.ts';
 import { probe } from './probe.ts';
 import { setRlimits } from './rlimits.ts';
 import { BubblewrapSandbox } from './running.ts';
@@ -44,6 +49,7 @@ export class BubblewrapDriver implements SandboxDriver {
   private readonly options: Required<BubblewrapOptions>;
   private readonly isRoot = process.getuid?.() === 0;
   private readonly running = new Map<string, BubblewrapSandbox>();
+  private readonly disks: DiskWatch;
   private host: Promise<Host> | null = null;
 
   constructor(options: BubblewrapOptions) {
@@ -55,6 +61,7 @@ export class BubblewrapDriver implements SandboxDriver {
       useCgroups: true,
       ...options,
     };
+    this.disks = new DiskWatch(options.log);
   }
 
   capabilities(): Promise<SandboxCapabilities> {
@@ -77,8 +84,10 @@ export class BubblewrapDriver implements SandboxDriver {
     const host = await this.openHost();
     const user = this.userOf(spec.slot);
     const args = launchArguments(spec, host.area);
+    await refuseMissing(spec.binds);
     const group = host.cgroups.hierarchies.length > 0 ? host.cgroups.group(spec.id) : null;
-    await Promise.all([
+    const [quota] = await Promise.all([
+      quotaFor(spec.volumeDir, spec.limits.diskBytes),
       prepareVolume(spec.volumeDir, user),
       prepareRunDir(spec.runDir, user),
       group?.create(spec.limits),
@@ -105,9 +114,16 @@ export class BubblewrapDriver implements SandboxDriver {
         child: launched.child,
         initPid,
         group,
-        onEnd: () => this.running.delete(spec.id),
+        onEnd: () => this.forget(spec.id),
       });
       this.running.set(spec.id, sandbox);
+      this.disks.add({
+        id: spec.id,
+        volumeDir: spec.volumeDir,
+        quota,
+        pids: () => group?.pids() ?? namespacePids(initPid),
+        end: () => void sandbox.end('disk_full'),
+      });
       launched.release();
       return sandbox;
     } catch (error) {
@@ -144,6 +160,17 @@ export class BubblewrapDriver implements SandboxDriver {
     return removeVolume(volumeDir);
   }
 
+  /** Ends every sandbox of this process and takes away the empty folders that held their cgroups. */
+  async close(): Promise<void> {
+    await Promise.all([...this.running.values()].map((sandbox) => sandbox.kill()));
+    (await this.host?.catch(() => null))?.cgroups.close();
+  }
+
+  private forget(id: string): void {
+    this.running.delete(id);
+    this.disks.remove(id);
+  }
+
   private userOf(slot: number): SandboxUser {
     if (!Number.isInteger(slot) || slot < 0) throw new Error(`${slot} is no slot of an agent.`);
     return this.isRoot ? { uid: FIRST_UID + slot, gid: FIRST_UID + slot } : null;
@@ -167,27 +194,20 @@ export class BubblewrapDriver implements SandboxDriver {
     };
   }
 
-  /** Ends what was begun and tells what bwrap said, since its own words name the cause. */
-  private async undo(
-    launched: Launched,
-    group: { destroy(): Promise<void> } | null,
-    error: unknown,
-  ): Promise<Error> {
-    launched.child.kill('SIGKILL');
-    const said = await readAll(launched.child.stderr);
+  private async undo(launched: Launched, group: Group | null, error: unknown): Promise<Error> {
+    const said = await launched.abort();
     await group?.destroy();
     return new Error(`The sandbox did not start: ${said.trim() || String(error)}`, { cause: error });
   }
 }
 
-async function readAll(stream: NodeJS.ReadableStream): Promise<string> {
-  let text = '';
-  try {
-    for await (const chunk of stream) text += String(chunk);
-  } catch {
-    // The stream was closed with its process; what was read until then is what there is.
+/** bwrap would say so too, but only after the start was reported. */
+async function refuseMissing(binds: ReadOnlyBind[]): Promise<void> {
+  for (const { hostPath, path } of binds) {
+    await access(hostPath).catch((error: Error) => {
+      throw new Error(`The sandbox did not start: ${hostPath}, to be seen as ${path}, cannot be read.`, { cause: error });
+    });
   }
-  return text.slice(0, 2000);
 }
 
 export function createBubblewrap(options: BubblewrapOptions): BubblewrapDriver {

@@ -11,6 +11,8 @@ export interface Launched {
   /** Host pid of the sandbox's own init, once its namespaces exist; its program does not run before `release`. */
   initPid: Promise<number>;
   release(): void;
+  /** Kills what there is and resolves with what bwrap wrote to standard error: its own words name the cause. */
+  abort(): Promise<string>;
 }
 
 export interface LaunchRequest {
@@ -41,10 +43,23 @@ export function launch(request: LaunchRequest): Launched {
     const pipe = (fd: number): NodeJS.ReadWriteStream => child.stdio[fd] as unknown as NodeJS.ReadWriteStream;
     for (const fd of [fds.args, fds.info, fds.block]) pipe(fd).on('error', () => {});
     pipe(fds.args).end(request.args);
+    let isReleased = false;
+    // Read no earlier, since this stream is the sandbox's later; and no later, since Node then lets the rest flow away.
+    const said = new Promise<string>((resolve) => {
+      child.once('error', () => resolve(''));
+      child.once('exit', () => resolve(isReleased ? '' : readAll(child.stderr)));
+    });
     return {
       child,
       initPid: readInitPid(child, pipe(fds.info)),
-      release: () => pipe(fds.block).end('x'),
+      release: () => {
+        isReleased = true;
+        pipe(fds.block).end('x');
+      },
+      abort: () => {
+        child.kill('SIGKILL');
+        return said;
+      },
     };
   } finally {
     closeSync(filter);
@@ -91,4 +106,14 @@ function readInitPid(child: Child, info: NodeJS.ReadWriteStream): Promise<number
   // Whoever launched may have failed before it waits for this.
   found.catch(() => {});
   return found;
+}
+
+async function readAll(stream: Readable): Promise<string> {
+  let text = '';
+  try {
+    for await (const chunk of stream) text += String(chunk);
+  } catch {
+    // The stream was closed with its process; what was read until then is what there is.
+  }
+  return text.slice(0, 2000);
 }

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { listFolders, tryMakeFolder } from './files.ts';
+import { listFolders, tryMakeFolder, tryRemoveFolder } from './files.ts';
 import { Group } from './group.ts';
 import {
   findHierarchies,
@@ -20,6 +20,8 @@ export interface Cgroups {
   group(id: string): Group;
   /** Names of groups that exist, whoever made them. */
   list(): string[];
+  /** Removes the folders that held the groups, where those are empty. */
+  close(): void;
 }
 
 /** Finds the hierarchies and proves each by moving a process into it; those that refuse are not used. */
@@ -30,6 +32,7 @@ export async function openCgroups(options: FindOptions): Promise<Cgroups> {
     enforced: limitControllers.filter((name) => hierarchies.some((one) => one.controllers.includes(name))),
     group: (id) => new Group(hierarchies, id),
     list: () => [...new Set(hierarchies.flatMap((one) => listFolders(one.parent)))],
+    close: () => hierarchies.forEach((one) => tryRemoveFolder(one.parent)),
   };
 }
 

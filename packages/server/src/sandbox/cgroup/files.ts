@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 
 /** Content of a cgroup file, or null when there is none (the group is gone, or the kernel does not know the file). */
 export function readText(path: string): string | null {
@@ -41,6 +41,14 @@ export function tryMakeFolder(path: string): boolean {
     return true;
   } catch {
     return false;
+  }
+}
+
+export function tryRemoveFolder(path: string): void {
+  try {
+    rmdirSync(path);
+  } catch {
+    // It is not empty: another process of this installation still uses it.
   }
 }
 

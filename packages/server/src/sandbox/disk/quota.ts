@@ -1,0 +1,56 @@
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { measure } from './measure.ts';
+
+const MIB = 1024 * 1024;
+/** A file system gives about one inode for so many bytes; a volume may not take more files than its share. */
+const BYTES_AN_ENTRY = 4096;
+const ENTRIES_MIN = 20_000;
+/** What an over-full volume may still grow by, so that an agent can work on it and delete. */
+const GROWTH_WHEN_FULL_BYTES = 16 * MIB;
+const TOLERANCE_BYTES = MIB;
+
+export interface Quota {
+  /** Beyond these a sandbox is ended. */
+  bytes: number;
+  entries: number;
+  /** Largest file that may be written (RLIMIT_FSIZE). */
+  fileBytes: number;
+}
+
+export const foldersOf = (volumeDir: string): string[] => [
+  join(volumeDir, 'workspace'),
+  join(volumeDir, 'home'),
+];
+
+/** Lies beside the sandbox's folders, where the sandbox cannot reach it. */
+const markOf = (volumeDir: string): string => join(volumeDir, 'over-limit');
+
+export function markFull(volumeDir: string): void {
+  writeFileSync(markOf(volumeDir), '');
+}
+
+/**
+ * What a sandbox may write. A volume that was found over its limit is measured first, since the next turn must be able
+ * to run there and delete files: it may grow by a little, and by nothing once it is half as large again.
+ */
+export async function quotaFor(volumeDir: string, limitBytes: number): Promise<Quota> {
+  const entries = Math.max(ENTRIES_MIN, Math.floor(limitBytes / BYTES_AN_ENTRY));
+  const whole = { bytes: limitBytes, entries, fileBytes: limitBytes };
+  if (!existsSync(markOf(volumeDir))) return whole;
+  const folders = foldersOf(volumeDir);
+  const [usedBytes, usedEntries] = await Promise.all([
+    measure(folders, 'bytes'),
+    measure(folders, 'entries'),
+  ]);
+  if (usedBytes < limitBytes && usedEntries < entries) {
+    rmSync(markOf(volumeDir), { force: true });
+    return whole;
+  }
+  const growthBytes = usedBytes < limitBytes * 1.5 ? Math.min(GROWTH_WHEN_FULL_BYTES, limitBytes / 4) : 0;
+  return {
+    bytes: Math.max(limitBytes, usedBytes + growthBytes + TOLERANCE_BYTES),
+    entries: Math.max(entries, usedEntries + ENTRIES_MIN / 100),
+    fileBytes: usedBytes < limitBytes ? limitBytes : Math.floor(growthBytes),
+  };
+}

@@ -1,0 +1,195 @@
+import { statfsSync } from 'node:fs';
+import type { Log } from '../../domain/log.ts';
+import { deletedBytes, measure, writtenBytes, type Unit } from './measure.ts';
+import { foldersOf, markFull, type Quota } from './quota.ts';
+
+const TICK_MS = 100;
+/** The first look waits, so that it does not slow the start of the program. */
+const FIRST_MEASURE_MS = 3000;
+const MIB = 1024 * 1024;
+/** What the file system of the volumes keeps free for the service and its database. */
+const RESERVE_MAX_BYTES = 512 * MIB;
+const RESERVE_SHARE = 0.02;
+const HEAVY_WRITER_BYTES = 64 * MIB;
+
+export interface WatchedSandbox {
+  id: string;
+  volumeDir: string;
+  quota: Quota;
+  /** Host pids of its processes. */
+  pids(): number[];
+  /** Ends it because its disk is full. */
+  end(): void;
+}
+
+/** One limit of one sandbox, and what is known of how far it is used. */
+interface Gauge {
+  unit: Unit;
+  limit: number;
+  /** Null until the first measurement. */
+  used: number | null;
+  /** Free space or inodes that the file system lost since the last measurement, whoever took them. */
+  lost: number;
+  lastFree: number;
+  firstMeasureMs: number;
+  writtenAtMeasure: number;
+}
+
+interface Entry {
+  sandbox: WatchedSandbox;
+  gauges: Gauge[];
+  isMeasuring: boolean;
+  /** Measuring may take a twentieth of the time. */
+  nextMeasureMs: number;
+}
+
+/**
+ * Ends sandboxes that take more disk than they may. There is no quota in bubblewrap, so the free space of the file system
+ * is looked at ten times a second, which costs one system call; only when it shrank by what could matter is the volume
+ * measured.
+ */
+export class DiskWatch {
+  private readonly entries = new Map<string, Entry>();
+  private readonly log: Log;
+  private timer: NodeJS.Timeout | null = null;
+
+  constructor(log: Log) {
+    this.log = log;
+  }
+
+  add(sandbox: WatchedSandbox): void {
+    const free = freeOf(sandbox.volumeDir);
+    const gauge = (unit: Unit): Gauge => ({
+      unit,
+      limit: sandbox.quota[unit],
+      used: null,
+      lost: 0,
+      lastFree: free[unit],
+      firstMeasureMs: Date.now() + FIRST_MEASURE_MS,
+      writtenAtMeasure: 0,
+    });
+    const gauges = [gauge('bytes'), gauge('entries')];
+    this.entries.set(sandbox.id, { sandbox, gauges, isMeasuring: false, nextMeasureMs: 0 });
+    this.timer ??= setInterval(() => this.tick(), TICK_MS).unref();
+  }
+
+  remove(id: string): void {
+    this.entries.delete(id);
+    if (this.entries.size > 0 || !this.timer) return;
+    clearInterval(this.timer);
+    this.timer = null;
+  }
+
+  private tick(): void {
+    let isLow = false;
+    for (const entry of this.entries.values()) {
+      try {
+        const free = freeOf(entry.sandbox.volumeDir);
+        isLow ||= free.bytes < free.reserveBytes && lostNow(entry, free) > 0;
+        for (const gauge of entry.gauges) note(gauge, free[gauge.unit]);
+        const due = entry.gauges.filter((gauge) => isDue(gauge, entry.sandbox));
+        if (due.length > 0) void this.check(entry, due);
+      } catch (error) {
+        this.log.warn('a volume could not be looked at', {
+          sandboxId: entry.sandbox.id,
+          error: String(error),
+        });
+      }
+    }
+    if (isLow) this.endHeaviest();
+  }
+
+  private async check(entry: Entry, gauges: Gauge[]): Promise<void> {
+    const begunMs = Date.now();
+    if (entry.isMeasuring || begunMs < entry.nextMeasureMs) return;
+    entry.isMeasuring = true;
+    try {
+      for (const gauge of gauges) await this.update(entry, gauge);
+    } catch (error) {
+      this.log.warn('a volume could not be measured', { sandboxId: entry.sandbox.id, error: String(error) });
+    } finally {
+      entry.isMeasuring = false;
+      const tookMs = Date.now() - begunMs;
+      entry.nextMeasureMs = Date.now() + (gauges.some(mayBeOver) ? tookMs : 20 * tookMs);
+    }
+  }
+
+  private async update(entry: Entry, gauge: Gauge): Promise<void> {
+    const { sandbox } = entry;
+    const lost = gauge.lost;
+    const before = gauge.used;
+    gauge.lost = 0;
+    gauge.writtenAtMeasure = writtenBytes(sandbox.pids()) ?? 0;
+    let used = await measure(foldersOf(sandbox.volumeDir), gauge.unit);
+    // What the file system lost and no name explains may sit in files that were deleted while open.
+    const explained = used - (before ?? used);
+    if (gauge.unit === 'bytes' && lost - explained > MIB)
+      used += await deletedBytes(sandbox.pids(), sandbox.volumeDir);
+    gauge.used = used;
+    if (used <= gauge.limit || !this.entries.has(sandbox.id)) return;
+    this.log.warn('a sandbox is ended: its disk is full', {
+      sandboxId: sandbox.id,
+      unit: gauge.unit,
+      used,
+      limit: gauge.limit,
+    });
+    this.endFull(entry);
+  }
+
+  /** The last resort: the disk of the host runs out, whatever the measurements say. */
+  private endHeaviest(): void {
+    const writers = [...this.entries.values()].map((entry) => ({
+      entry,
+      bytes: writtenBytes(entry.sandbox.pids()) ?? 0,
+    }));
+    const heaviest = writers.sort((a, b) => b.bytes - a.bytes)[0];
+    if (!heaviest || heaviest.bytes < HEAVY_WRITER_BYTES) return;
+    const { id } = heaviest.entry.sandbox;
+    this.log.error('a sandbox is ended: it wrote most while the disk of the host ran out', { sandboxId: id });
+    this.endFull(heaviest.entry);
+  }
+
+  private endFull(entry: Entry): void {
+    this.remove(entry.sandbox.id);
+    markFull(entry.sandbox.volumeDir);
+    entry.sandbox.end();
+  }
+}
+
+interface Free {
+  bytes: number;
+  entries: number;
+  reserveBytes: number;
+}
+
+function freeOf(path: string): Free {
+  const stat = statfsSync(path);
+  return {
+    bytes: stat.bfree * stat.bsize,
+    entries: stat.ffree,
+    reserveBytes: Math.min(RESERVE_MAX_BYTES, stat.blocks * stat.bsize * RESERVE_SHARE),
+  };
+}
+
+function lostNow(entry: Entry, free: Free): number {
+  const bytes = entry.gauges.find((gauge) => gauge.unit === 'bytes');
+  return bytes ? bytes.lastFree - free.bytes : 0;
+}
+
+function note(gauge: Gauge, free: number): void {
+  gauge.lost += Math.max(0, gauge.lastFree - free);
+  gauge.lastFree = free;
+}
+
+/** Others take space too, so a quarter of what is left counts only if the sandbox wrote that much itself. */
+function isDue(gauge: Gauge, sandbox: WatchedSandbox): boolean {
+  if (mayBeOver(gauge) || (gauge.used === null && Date.now() > gauge.firstMeasureMs)) return true;
+  const quarter = Math.max(0, gauge.limit - (gauge.used ?? 0)) / 4;
+  if (gauge.lost < quarter) return false;
+  if (gauge.unit === 'entries') return true;
+  return (writtenBytes(sandbox.pids()) ?? Infinity) - gauge.writtenAtMeasure >= quarter;
+}
+
+function mayBeOver(gauge: Gauge): boolean {
+  return gauge.lost > Math.max(0, gauge.limit - (gauge.used ?? 0));
+}

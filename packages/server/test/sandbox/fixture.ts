@@ -1,0 +1,123 @@
+import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { RunningSandbox, SandboxExit, SandboxSpec } from '../../src/domain/ports/sandbox.ts';
+import { newId } from '../../src/domain/ids.ts';
+import {
+  createBubblewrap,
+  type BubblewrapDriver,
+  type BubblewrapOptions,
+} from '../../src/sandbox/bubblewrap.ts';
+import { silentLog } from '../support/log.ts';
+
+export const MIB = 1024 * 1024;
+export const isRoot = process.getuid?.() === 0;
+
+export interface Outcome {
+  exit: SandboxExit;
+  stdout: string;
+  stderr: string;
+}
+
+export interface Fixture {
+  driver: BubblewrapDriver;
+  folder: string;
+  name: string;
+  areaDir: string;
+  /** A specification with small limits; `slot` also chooses the volume. */
+  spec(command: string[], changes?: Partial<SandboxSpec>): SandboxSpec;
+  /** Runs `sh -c script` to its end; it is killed after 30 s. */
+  run(script: string, changes?: Partial<SandboxSpec>): Promise<Outcome>;
+  start(script: string, changes?: Partial<SandboxSpec>): Promise<RunningSandbox>;
+  close(): Promise<void>;
+}
+
+/** A driver in a folder of its own, whose sandboxes, volumes and cgroups are gone after `close`. */
+export function fixture(options: Partial<BubblewrapOptions> = {}): Fixture {
+  const folder = mkdtempSync(join(tmpdir(), 'berth-sbx-'));
+  // The sandboxes' users must be able to enter.
+  chmodSync(folder, 0o711);
+  const name = `test-${newId().slice(-12)}`;
+  const areaDir = join(folder, 'area');
+  const driver = createBubblewrap({ areaDir, name, log: silentLog, ...options });
+  const volumes = new Set<string>();
+
+  function spec(command: string[], changes: Partial<SandboxSpec> = {}): SandboxSpec {
+    const id = changes.id ?? newId();
+    const slot = changes.slot ?? 1;
+    const made = {
+      id,
+      slot,
+      volumeDir: join(folder, `volume-${slot}`),
+      runDir: join(folder, `run-${id}`),
+      binds: [],
+      command,
+      env: { PATH: '/usr/bin:/bin', HOME: '/home/agent' },
+      limits: { memoryBytes: 256 * MIB, cpus: 1, pids: 64, diskBytes: 64 * MIB, openFiles: 256 },
+      ...changes,
+    };
+    volumes.add(made.volumeDir);
+    mkdirSync(made.runDir, { recursive: true, mode: 0o700 });
+    return made;
+  }
+
+  const start: Fixture['start'] = (script, changes) => driver.start(spec(['/bin/sh', '-c', script], changes));
+
+  return {
+    driver,
+    folder,
+    name,
+    areaDir,
+    spec,
+    start,
+    run: async (script, changes) => collect(await start(script, changes)),
+    async close() {
+      for (const id of await driver.list()) await driver.remove(id);
+      for (const volume of volumes) await driver.removeVolume(volume);
+      await driver.close();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+export async function collect(sandbox: RunningSandbox): Promise<Outcome> {
+  const stdout = text(sandbox.stdout);
+  const stderr = text(sandbox.stderr);
+  const timer = setTimeout(() => void sandbox.kill(), 30_000);
+  const exit = await sandbox.exited;
+  clearTimeout(timer);
+  return { exit, stdout: await stdout, stderr: await stderr };
+}
+
+/** Resolves with what came on a stream once a line satisfies `test`. */
+export async function lineOf(stream: Readable, test: (line: string) => boolean): Promise<string> {
+  let rest = '';
+  for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
+    rest += String(chunk);
+    const lines = rest.split('\n');
+    rest = lines.pop() ?? '';
+    const found = lines.find(test);
+    if (found !== undefined) return found;
+  }
+  throw new Error('The stream ended without the line.');
+}
+
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  what: string,
+  timeoutMs = 15_000,
+): Promise<void> {
+  const deadline = Date.now() + timeoutMs;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`In ${timeoutMs} ms it did not come about that ${what}.`);
+    await delay(10);
+  }
+}
+
+async function text(stream: NodeJS.ReadableStream): Promise<string> {
+  let all = '';
+  for await (const chunk of stream) all += String(chunk);
+  return all;
+}
