@@ -2,6 +2,7 @@ import { access } from 'node:fs/promises';
 import { isId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type {
+  ReadOnlyBind,
   RunningSandbox,
   SandboxCapabilities,
   SandboxDriver,
@@ -205,7 +206,9 @@ export class BubblewrapDriver implements SandboxDriver {
 async function refuseMissing(binds: ReadOnlyBind[]): Promise<void> {
   for (const { hostPath, path } of binds) {
     await access(hostPath).catch((error: Error) => {
-      throw new Error(`The sandbox did not start: ${hostPath}, to be seen as ${path}, cannot be read.`, { cause: error });
+      throw new Error(`The sandbox did not start: ${hostPath}, to be seen as ${path}, cannot be read.`, {
+        cause: error,
+      });
     });
   }
 }
