@@ -24,7 +24,7 @@ export function createLogger(level: LogLevel, write: (text: string) => void): Lo
     if (rank[severity] < rank[level]) return;
     const line = { time: new Date().toISOString(), level: severity, message, ...context, ...fields };
     if (waiting === '') setImmediate(flush);
-    waiting += `${mask(JSON.stringify(line, plain))}\n`;
+    waiting += `${mask(toJson(line))}\n`;
     // An error may be the last thing that this process says.
     if (severity === 'error') flush();
   };
@@ -37,6 +37,15 @@ export function createLogger(level: LogLevel, write: (text: string) => void): Lo
     flush,
   });
   return make({});
+}
+
+function toJson(line: LogFields): string {
+  try {
+    return JSON.stringify(line, plain);
+  } catch {
+    // A field refers to itself. The message is worth more than the fields.
+    return JSON.stringify({ time: line['time'], level: line['level'], message: line['message'] });
+  }
 }
 
 /** Makes JSON of what JSON does not know: errors with their cause, and bigints. */

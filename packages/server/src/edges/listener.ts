@@ -55,8 +55,11 @@ export function createListener(app: App, mounts: Mount[] = []): Listener {
     async close(graceMs) {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       app.drain();
+      // A connection that was busy just now becomes idle, and would be kept for the client's next request.
+      const sweep = setInterval(() => server.closeIdleConnections(), 20);
       const timer = setTimeout(() => server.closeAllConnections(), graceMs);
       await closed;
+      clearInterval(sweep);
       clearTimeout(timer);
       app.close();
     },

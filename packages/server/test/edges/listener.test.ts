@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { request } from 'node:http';
+import { connect } from 'node:net';
+import { after, before, test } from 'node:test';
+import { DomainError } from '../../src/domain/errors.ts';
+import type { EdgeWorld } from '../support/edge-world.ts';
+import { edgeWorld, readReply, until } from '../support/edge-world.ts';
+
+let world: EdgeWorld;
+let origin: string;
+before(async () => {
+  world = await edgeWorld();
+  origin = await world.listen([
+    {
+      prefix: '/raw/',
+      async handle(request, response) {
+        if (request.url === '/raw/gone') throw new DomainError('not_found', 'Not found.');
+        if (request.url === '/raw/broken') throw new Error('hunter2');
+        let bytes = 0;
+        for await (const chunk of request) bytes += (chunk as Buffer).length;
+        response.end(String(bytes));
+      },
+    },
+  ]);
+});
+after(() => world.close());
+
+/** Writes bytes to the bare socket and gives back what comes until it is closed. */
+function raw(text: string, keepWriting = ''): Promise<{ text: string; written: number }> {
+  return new Promise((resolve) => {
+    const { port } = new URL(origin);
+    const socket = connect(Number(port), '127.0.0.1');
+    let received = '';
+    let written = 0;
+    const more = () => {
+      if (keepWriting === '') return;
+      while (socket.writable && written < 512 * 1024 * 1024) {
+        written += keepWriting.length;
+        if (!socket.write(keepWriting)) return;
+      }
+    };
+    socket.on('connect', () => {
+      socket.write(text);
+      more();
+    });
+    socket.on('drain', more);
+    socket.on('data', (chunk) => (received += chunk.toString()));
+    socket.on('error', () => {});
+    socket.on('close', () => resolve({ text: received, written }));
+  });
+}
+
+test('what is no HTTP, or a malformed host, gets a JSON answer with a request id', async () => {
+  const bad = await raw('NONSENSE\r\n\r\n');
+  assert.match(bad.text, /^HTTP\/1\.1 400 /);
+  assert.match(bad.text, /X-Request-Id: [0-9a-f-]{36}/);
+  assert.match(bad.text, /\{"error":"[^"]+","code":"invalid_request"\}$/);
+  const host = await raw('GET /v1/agents HTTP/1.1\r\nHost: a b/c\r\nConnection: close\r\n\r\n');
+  assert.match(host.text, /^HTTP\/1\.1 400 /);
+  assert.match(host.text, /"code":"invalid_request"/);
+  const large = await raw(`GET / HTTP/1.1\r\nHost: a\r\nX: ${'a'.repeat(20_000)}\r\n\r\n`);
+  assert.match(large.text, /^HTTP\/1\.1 431 /);
+  assert.match(large.text, /"code":"invalid_request"/);
+});
+
+test('413 for an endless chunked body, without reading it all', async () => {
+  const head =
+    `POST /v1/agents HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${world.keys.owner}\r\n` +
+    'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n';
+  const chunk = `10000\r\n${'a'.repeat(65_536)}\r\n`;
+  const { text, written } = await raw(head, chunk);
+  assert.match(text, /^HTTP\/1\.1 413 /);
+  assert.match(text, /"code":"body_too_large"/);
+  assert.ok(written < 512 * 1024 * 1024, `${written} bytes were taken`);
+});
+
+test('413 for a declared length over the limit, before any of the body has come', async () => {
+  const reply = await new Promise<number>((resolve, reject) => {
+    const req = request(`${origin}/v1/agents`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${world.keys.owner}`,
+        'content-type': 'application/json',
+        'content-length': '1048577',
+      },
+    });
+    req.on('error', reject);
+    req.on('response', (response) => {
+      response.resume();
+      resolve(response.statusCode!);
+      req.destroy();
+    });
+    req.flushHeaders();
+  });
+  assert.equal(reply, 413);
+});
+
+test('a body read from the connection is checked like any other', async () => {
+  const post = async (body: string, type = 'application/json') => {
+    const response = await fetch(`${origin}/v1/agents`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${world.keys.owner}`, 'content-type': type },
+      body,
+    });
+    return readReply(response);
+  };
+  assert.equal((await post('{"name":"A"}')).status, 201);
+  assert.equal((await post('{"name":')).status, 400);
+  assert.equal((await post('{"name":"A"}', 'text/plain')).status, 415);
+  const empty = await post('');
+  assert.deepEqual([empty.status, (empty.json as { error: string }).error], [400, 'name: required']);
+});
+
+test('a mount gets the bare request without a body limit, and its errors become JSON', async () => {
+  const big = await fetch(`${origin}/raw/up`, { method: 'POST', body: 'a'.repeat(3 * 1024 * 1024) });
+  assert.equal(await big.text(), String(3 * 1024 * 1024));
+  assert.ok(big.headers.get('x-request-id'));
+  const gone = await fetch(`${origin}/raw/gone`);
+  assert.deepEqual([gone.status, await gone.text()], [404, '{"error":"Not found.","code":"not_found"}']);
+  const broken = await fetch(`${origin}/raw/broken`);
+  assert.equal(broken.status, 500);
+  assert.ok(!(await broken.text()).includes('hunter2'));
+});
+
+test('closing lets a request under way finish and takes no new one', async () => {
+  const other = await edgeWorld();
+  const address = await other.listen();
+  const { agent, keys, core } = other;
+  const before = core.sends.length;
+  const reply = fetch(`${address}/api/v1/chat/send`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${keys.use}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ agentId: agent.id, content: 'x' }),
+  });
+  await until('it is accepted', () => core.sends.length > before);
+  const closed = other.listener().close(10_000);
+  const [run] = (await core.runs.listForAgent(other.resources.owner, agent.id, { limit: 1, cursor: null }))
+    .items;
+  core.settle(run!.id, { message: 'hi' });
+  assert.equal((await reply).status, 200);
+  const settledAt = Date.now();
+  await closed;
+  assert.ok(Date.now() - settledAt < 5000, 'no idle connection is waited for');
+  await assert.rejects(fetch(`${address}/healthz`));
+  await other.resources.close();
+});

@@ -1,0 +1,164 @@
+import { randomBytes } from 'node:crypto';
+import type { AddressInfo } from 'node:net';
+import { createBox } from '../../src/domain/box.ts';
+import { newId } from '../../src/domain/ids.ts';
+import type { Log, LogFields } from '../../src/domain/log.ts';
+import type { Agent, Binding, Scope } from '../../src/domain/nouns.ts';
+import type { App, AppOptions } from '../../src/edges/app.ts';
+import { createApp } from '../../src/edges/app.ts';
+import type { Listener, Mount } from '../../src/edges/listener.ts';
+import { createListener } from '../../src/edges/listener.ts';
+import type { Services } from '../../src/services/api.ts';
+import type { RateLimit } from '../../src/services/gcra.ts';
+import type { Idempotency } from '../../src/services/idempotency.ts';
+import { createIdempotency } from '../../src/services/idempotency.ts';
+import { createRateLimit } from '../../src/services/rate-limit.ts';
+import { createIdempotencyStore } from '../../src/store/idempotency.ts';
+import { createRateUsageStore } from '../../src/store/rate-usage.ts';
+import { silentLog } from './log.ts';
+import type { MemoryCore } from './memory-core.ts';
+import { memoryCore } from './memory-core.ts';
+import type { World } from './resources.ts';
+import { resourceWorld } from './resources.ts';
+
+export interface EdgeWorld {
+  resources: World;
+  core: MemoryCore;
+  services: Services;
+  idempotency: Idempotency;
+  app: App;
+  /** The organisation's first agent. */
+  agent: Agent;
+  /** Values of keys: the owner's (edit, org-bound), and others of `agent`. */
+  keys: { owner: string; use: string; edit: string; orgUse: string; foreign: string };
+  logLines: { level: string; message: string; fields: LogFields | undefined }[];
+  call(method: string, path: string, options?: CallOptions): Promise<Reply>;
+  /** Begins to listen; the address's origin. */
+  listen(mounts?: Mount[]): Promise<string>;
+  listener(): Listener;
+  close(): Promise<void>;
+}
+
+export interface CallOptions {
+  key?: string | null;
+  /** Made JSON of, unless it is text or bytes. */
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+export interface Reply {
+  status: number;
+  headers: Headers;
+  text: string;
+  json: unknown;
+}
+
+export interface EdgeWorldOptions {
+  authFailures?: RateLimit;
+  app?: Partial<AppOptions>;
+  services?: (services: Services) => Services;
+}
+
+/** The edges over the real resource services on a database of their own; conversations and runs in memory. */
+export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWorld> {
+  const resources = await resourceWorld();
+  const { db } = resources;
+  const idempotency = createIdempotency({
+    db,
+    store: createIdempotencyStore(db, 30),
+    box: createBox([randomBytes(32)]),
+    holdEncryptionKey: async () => {},
+    renewMs: 10_000,
+  });
+  const rateLimit = createRateLimit({
+    usage: createRateUsageStore(db),
+    nodeId: newId(),
+    log: silentLog,
+    authFailures: options.authFailures ?? { quota: 1000, windowSeconds: 60 },
+  });
+  const core = memoryCore(resources.agents);
+  const { auth, agents, apiKeys, secrets, deployments } = resources;
+  const made: Services = { auth, agents, apiKeys, secrets, deployments, ...core, rateLimit, idempotency };
+  const services = options.services?.(made) ?? made;
+  const logLines: EdgeWorld['logLines'] = [];
+  const app = createApp(services, {
+    addresses: { baseUrl: 'http://localhost:8080', appDomain: 'agents.localhost:8080' },
+    log: recordingLog(logLines),
+    probe: async () => [],
+    ...options.app,
+  });
+  const agent = await agents.create(resources.owner, { name: 'Ours' });
+  const keyOf = async (scope: Scope, binding: Binding) =>
+    (await resources.caller(scope, binding, agent)).value;
+  const keys = {
+    owner: await keyOf('edit', 'org-bound'),
+    use: await keyOf('use', 'agent-bound'),
+    edit: await keyOf('edit', 'agent-bound'),
+    orgUse: await keyOf('use', 'org-bound'),
+    foreign: (await resources.caller('edit', 'org-bound', null, resources.foreign.orgId)).value,
+  };
+  let listener: Listener | null = null;
+  return {
+    resources,
+    core,
+    services,
+    idempotency,
+    app,
+    agent,
+    keys,
+    logLines,
+    async call(method, path, { key = keys.owner, body, headers = {} } = {}) {
+      const all: Record<string, string> = { ...headers };
+      if (key !== null) all['authorization'] ??= `Bearer ${key}`;
+      const raw = typeof body === 'string' || body instanceof Uint8Array;
+      if (body !== undefined) all['content-type'] ??= 'application/json';
+      const init: RequestInit = { method, headers: all };
+      if (body !== undefined) init.body = raw ? (body as string) : JSON.stringify(body);
+      return readReply(await app.request(path, init));
+    },
+    async listen(mounts = []) {
+      listener = createListener(app, mounts);
+      const address: AddressInfo = await listener.listen(0, '127.0.0.1');
+      return `http://127.0.0.1:${address.port}`;
+    },
+    listener: () => listener!,
+    async close() {
+      if (listener) await listener.close(0);
+      else app.close();
+      await resources.close();
+    },
+  };
+}
+
+export async function readReply(response: Response): Promise<Reply> {
+  const text = await response.text();
+  const isJson = response.headers.get('content-type')?.startsWith('application/json') && text !== '';
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    json: isJson ? JSON.parse(text) : undefined,
+  };
+}
+
+function recordingLog(lines: EdgeWorld['logLines']): Log {
+  const put = (level: string) => (message: string, fields?: LogFields) =>
+    void lines.push({ level, message, fields });
+  const log: Log = {
+    debug: put('debug'),
+    info: put('info'),
+    warn: put('warn'),
+    error: put('error'),
+    child: () => log,
+  };
+  return log;
+}
+
+/** Waits for a condition, looking often; fails when it does not come true in time. */
+export async function until(what: string, condition: () => boolean, deadlineMs = 5000): Promise<void> {
+  const end = Date.now() + deadlineMs;
+  while (!condition()) {
+    if (Date.now() > end) throw new Error(`not in time: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
