@@ -1,4 +1,4 @@
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { hash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Log } from '../domain/log.ts';
 import type { ModelCaller, ModelGateway, ModelGatewayHooks } from '../domain/ports/model-gateway.ts';
@@ -131,8 +131,8 @@ function checkToken(caller: ModelCaller, request: IncomingMessage): void {
   const bearer = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
   for (const token of [request.headers['x-api-key'], bearer, request.headers['x-goog-api-key']]) {
     if (typeof token !== 'string') continue;
-    const hash = createHash('sha256').update(token).digest();
-    if (hash.length === expected.length && timingSafeEqual(hash, expected)) return;
+    const given = hash('sha256', token, 'buffer');
+    if (given.length === expected.length && timingSafeEqual(given, expected)) return;
   }
   throw new WireError(
     'token_invalid',

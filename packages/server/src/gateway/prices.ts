@@ -1,5 +1,5 @@
 import type { Meter } from '../domain/events.ts';
-import type { TokenCounts } from './token-scan.ts';
+import type { TokenCounts } from './usage-paths.ts';
 import type { Wire } from './wires.ts';
 
 /** Micro-dollars per million tokens. */

@@ -12,15 +12,14 @@ export function readBody(request: IncomingMessage, onBytes: (bytes: number) => v
   if (encoding !== undefined && encoding !== 'identity') {
     throw new WireError('unsupported_encoding', 'Send the body without content-encoding.');
   }
-  const tooLarge = new WireError('too_large', `The body may have at most ${maxBodyBytes} bytes.`);
-  if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw tooLarge;
+  if (Number(request.headers['content-length'] ?? 0) > maxBodyBytes) throw tooLarge();
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;
     const onData = (chunk: Buffer): void => {
       try {
         bytes += chunk.length;
-        if (bytes > maxBodyBytes) throw tooLarge;
+        if (bytes > maxBodyBytes) throw tooLarge();
         onBytes(chunk.length);
         chunks.push(chunk);
       } catch (error) {
@@ -31,6 +30,12 @@ export function readBody(request: IncomingMessage, onBytes: (bytes: number) => v
     request.on('data', onData);
     request.on('end', () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
     request.on('error', reject);
-    request.on('close', () => reject(new WireError('bad_request', 'The body was cut short.')));
+    request.on('close', () => {
+      if (!request.complete) reject(new WireError('bad_request', 'The body was cut short.'));
+    });
   });
+}
+
+function tooLarge(): WireError {
+  return new WireError('too_large', `The body may have at most ${maxBodyBytes} bytes.`);
 }

@@ -1,103 +1,7 @@
+import { maxKeyBytes, usageTrees } from './usage-paths.ts';
+import type { PathNode, TokenCounts } from './usage-paths.ts';
 import type { Wire } from './wires.ts';
 
-/** What the provider said that a call used; -1 = it did not say. */
-export interface TokenCounts {
-  /** With or without the cached part, as the wire has it. */
-  input: number;
-  cached: number;
-  /** Tokens written to the provider's prompt cache, which some bill at a price of their own. */
-  cacheWrite: number;
-  cacheWriteLong: number;
-  output: number;
-  reasoning: number;
-  total: number;
-}
-
-type Field = keyof TokenCounts;
-
-/** A node for each key on the way to a field of interest. Arrays do not count as a level. */
-interface PathNode {
-  children: Map<string, PathNode>;
-  field: Field | null;
-  /** The length of this text is counted, to estimate an answer whose usage never came. */
-  isAnswer: boolean;
-}
-
-type Paths = Record<string, Field | 'answer'>;
-
-const chatUsage: Paths = {
-  'usage.prompt_tokens': 'input',
-  'usage.completion_tokens': 'output',
-  'usage.total_tokens': 'total',
-  'usage.prompt_tokens_details.cached_tokens': 'cached',
-  'usage.prompt_cache_hit_tokens': 'cached',
-};
-
-const responsesUsage = (prefix: string): Paths => ({
-  [`${prefix}usage.input_tokens`]: 'input',
-  [`${prefix}usage.input_tokens_details.cached_tokens`]: 'cached',
-  [`${prefix}usage.output_tokens`]: 'output',
-});
-
-const anthropicUsage = (prefix: string): Paths => ({
-  [`${prefix}usage.input_tokens`]: 'input',
-  [`${prefix}usage.cache_read_input_tokens`]: 'cached',
-  [`${prefix}usage.cache_creation_input_tokens`]: 'cacheWrite',
-  [`${prefix}usage.cache_creation.ephemeral_1h_input_tokens`]: 'cacheWriteLong',
-  [`${prefix}usage.output_tokens`]: 'output',
-});
-
-/** One tree serves the events of a stream and the whole answer of a wire: their paths do not collide. */
-const trees: Record<Wire, PathNode> = {
-  anthropic: tree({
-    ...anthropicUsage(''),
-    ...anthropicUsage('message.'),
-    'delta.text': 'answer',
-    'delta.thinking': 'answer',
-    'delta.partial_json': 'answer',
-    'content.text': 'answer',
-  }),
-  'openai-chat': tree({
-    ...chatUsage,
-    'choices.delta.content': 'answer',
-    'choices.delta.reasoning': 'answer',
-    'choices.delta.reasoning_content': 'answer',
-    'choices.delta.tool_calls.function.arguments': 'answer',
-    'choices.message.content': 'answer',
-    'choices.message.tool_calls.function.arguments': 'answer',
-  }),
-  'openai-responses': tree({
-    ...responsesUsage(''),
-    ...responsesUsage('response.'),
-    delta: 'answer',
-    'output.content.text': 'answer',
-  }),
-  gemini: tree({
-    'usageMetadata.promptTokenCount': 'input',
-    'usageMetadata.cachedContentTokenCount': 'cached',
-    'usageMetadata.candidatesTokenCount': 'output',
-    'usageMetadata.thoughtsTokenCount': 'reasoning',
-    'usageMetadata.totalTokenCount': 'total',
-    'candidates.content.parts.text': 'answer',
-  }),
-};
-
-function tree(paths: Paths): PathNode {
-  const root: PathNode = { children: new Map(), field: null, isAnswer: false };
-  for (const [path, target] of Object.entries(paths)) {
-    let node = root;
-    for (const key of path.split('.')) {
-      let next = node.children.get(key);
-      if (!next) node.children.set(key, (next = { children: new Map(), field: null, isAnswer: false }));
-      node = next;
-    }
-    if (target === 'answer') node.isAnswer = true;
-    else node.field = target;
-  }
-  return root;
-}
-
-const maxKeyBytes = 48;
 const maxDepth = 12;
 
 /**
@@ -123,8 +27,8 @@ export class TokenScan {
   readonly #isSse: boolean;
   #line: 'prefix' | 'data' | 'other';
   #prefixAt = 0;
-  /** The nodes of the objects that are open; null for those of no interest. */
-  #stack: (PathNode | null)[] = [];
+  /** The nodes of the objects and arrays that are open. */
+  #stack: PathNode[] = [];
   /** How many more levels are open than `#stack` holds: nothing below is of interest. */
   #below = 0;
   #isArray: boolean[] = [];
@@ -138,7 +42,7 @@ export class TokenScan {
   #number = -1;
 
   constructor(wire: Wire, isSse: boolean) {
-    this.#root = trees[wire];
+    this.#root = usageTrees[wire];
     this.#isSse = isSse;
     this.#line = isSse ? 'prefix' : 'data';
     this.#reset();
@@ -200,28 +104,35 @@ export class TokenScan {
       at += 1;
     }
     this.#escaped = escaped;
-    if (this.#isKey) this.#keepKey(chunk, from, at);
+    if (this.#isKey) this.#keyPart(chunk, from, at);
     else if (this.#node?.isAnswer) this.answerBytes += at - from;
     if (at === length) return at;
     this.#inString = false;
     // A line end inside a string: the event is broken, the next one is read afresh.
     if (chunk[at] === 0x0a) this.#startLine();
-    else if (this.#isKey) this.#endKey();
     return at + 1;
   }
 
-  #keepKey(chunk: Buffer, from: number, to: number): void {
-    const end = Math.min(to, from + maxKeyBytes - this.#keyBytes);
-    if (end > from) chunk.copy(this.#key, this.#keyBytes, from, end);
-    this.#keyBytes += to - from;
+  /** A key that lies in one piece is compared where it is; one that was cut is put together first. */
+  #keyPart(chunk: Buffer, from: number, to: number): void {
+    const bytes = to - from;
+    const ends = to < chunk.length;
+    if (ends && this.#keyBytes === 0) {
+      this.#endKey(chunk, from, bytes);
+      return;
+    }
+    if (this.#keyBytes + bytes <= maxKeyBytes) chunk.copy(this.#key, this.#keyBytes, from, to);
+    this.#keyBytes += bytes;
+    if (ends) this.#endKey(this.#key, 0, this.#keyBytes);
   }
 
-  #endKey(): void {
+  #endKey(source: Buffer, from: number, bytes: number): void {
     this.#isKey = false;
     this.#expectsKey = false;
-    const parent = this.#stack.at(-1) ?? null;
-    const name = this.#keyBytes <= maxKeyBytes ? this.#key.toString('latin1', 0, this.#keyBytes) : '';
-    this.#node = parent?.children.get(name) ?? null;
+    this.#node = null;
+    const parent = this.#stack.at(-1);
+    if (!parent || bytes > maxKeyBytes || (parent.keyLengths & (1 << bytes)) === 0) return;
+    this.#node = parent.children.get(source.toString('latin1', from, from + bytes)) ?? null;
   }
 
   #structure(byte: number): void {
@@ -250,12 +161,12 @@ export class TokenScan {
   }
 
   #open(isArray: boolean): void {
-    const interesting = this.#below === 0 && this.#node !== null && this.#stack.length < maxDepth;
-    if (!interesting) {
+    const node = this.#node;
+    if (this.#below > 0 || node === null || this.#stack.length >= maxDepth) {
       this.#below += 1;
       return;
     }
-    this.#stack.push(this.#node);
+    this.#stack.push(node);
     this.#isArray.push(isArray);
     this.#expectsKey = !isArray;
     if (!isArray) this.#node = null;

@@ -116,6 +116,8 @@ export function sendUpstream(route: Route, call: Call, options: UpstreamOptions)
       answer.socket.setTimeout(options.timeouts.idleMs);
       forward(answer, call, options, settle);
     });
+    // Head and body leave in one write.
+    upstream.cork();
     for (const piece of call.body) upstream.write(piece);
     upstream.end();
   });

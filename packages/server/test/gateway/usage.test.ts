@@ -4,7 +4,7 @@ import type { ModelUsage } from '../../src/domain/ports/model-gateway.ts';
 import { catalogPrices } from '../../src/gateway/prices.generated.ts';
 import { estimateMicros, parseDollars, tokensUsed, usageEntries } from '../../src/gateway/prices.ts';
 import { TokenScan } from '../../src/gateway/token-scan.ts';
-import type { TokenCounts } from '../../src/gateway/token-scan.ts';
+import type { TokenCounts } from '../../src/gateway/usage-paths.ts';
 import type { Wire } from '../../src/gateway/wires.ts';
 import { eventually, operatorKey, startGateway } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';

@@ -89,7 +89,7 @@ function introduction(conversation: Conversation): string {
     `- the agent's instructions begin: ${instructions}`,
   ];
   return [
-    'This is a demonstration and not a language model: Berth has no model provider configured for this agent, so fixed rules answer.',
+    'This is a demonstration and not a language model: the model of this agent is demo/guide, so fixed rules answer.',
     '',
     'What reached me:',
     ...seen,
