@@ -23,7 +23,10 @@ export interface ModelUsage {
 }
 
 export interface ModelGatewayHooks {
-  /** Called once per upstream call, when it ended or was aborted. */
+  /**
+   * Called once per upstream call, when it ended or was aborted; not at all when nothing was used, because the provider
+   * answered with an error or was not reached. There may be two entries of a meter, with different prices (cache writes).
+   */
   onUsage(caller: ModelCaller, usage: ModelUsage): void;
   /** Asked before each upstream call; a refusal is answered in the wire's own error shape with status 402. */
   reserve(
