@@ -9,6 +9,7 @@ import type { Repos } from '../domain/ports/repos.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { Database } from '../store/database.ts';
 import type { ActiveDeployment, DeploymentStore } from '../store/deployments.ts';
+import { asUnavailable } from '../store/errors.ts';
 
 export interface DeployWorkDependencies {
   db: Database;
@@ -169,10 +170,13 @@ function safeText(error: unknown, log: Log, { id, agentId }: Deployment): string
   return 'The deployment failed inside the service; its log says why. Deploy again.';
 }
 
-/** Errors of postgres.js: of the server (a SQLSTATE), or of the connection. */
+/** What says nothing about the deployment: it stays pending and is tried again. */
 function isDatabaseFailure(error: unknown): boolean {
-  const { name, code } = error as { name?: unknown; code?: unknown };
-  return name === 'PostgresError' || (typeof code === 'string' && /^(CONNECTION|CONNECT_TIMEOUT)/.test(code));
+  if (error instanceof DomainError) return error.code === 'unavailable';
+  const { name, syscall } = error as NodeJS.ErrnoException;
+  // Of the file system and of starting git comes the same ENOENT as of a socket that is not there.
+  const ofHost = syscall !== undefined && !/^(connect|read|write)$/.test(syscall);
+  return name === 'PostgresError' || (!ofHost && asUnavailable(error) !== null);
 }
 
 function wakeOr(waiters: Set<() => void>, ms: number, signal: AbortSignal): Promise<void> {

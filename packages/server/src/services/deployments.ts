@@ -2,7 +2,7 @@ import { requireEdit } from '../domain/access.ts';
 import { DomainError, invalid, notFound } from '../domain/errors.ts';
 import { isId, newId } from '../domain/ids.ts';
 import { limits } from '../domain/limits.ts';
-import type { Agent, Deployment, Principal } from '../domain/nouns.ts';
+import type { Deployment } from '../domain/nouns.ts';
 import type { Cursors } from '../domain/paging.ts';
 import { RepoError } from '../domain/ports/repos.ts';
 import type { DeployPushed } from '../domain/ports/repos.ts';
@@ -26,8 +26,6 @@ export interface DeploymentsDependencies {
 export interface Deployments extends DeploymentsService {
   /** Deploys a push to the branch `main`; rejects with what the pushing terminal should show. */
   deployPushed: DeployPushed;
-  /** Whether the caller may read and push the repository that the service holds: it shows what the agent is made of. */
-  authorizeGit(p: Principal, agentId: string): Promise<Agent>;
   /** For the runtime: what a sandbox is started from; a first deployment that is pending is waited for. */
   waitForDeployment(agentId: string, signal: AbortSignal): Promise<ActiveDeployment | null>;
 }
@@ -95,12 +93,6 @@ export function createDeployments(deps: DeploymentsDependencies): Deployments {
       if (settled.status !== 'ready')
         throw new RepoError(settled.error ?? 'The deployment did not end; look at it later.');
       progress(`Deployed ${commit.slice(0, 7)} as ${settled.id}`);
-    },
-
-    async authorizeGit(p, agentId) {
-      const agent = await visibleAgent(agents, p, agentId);
-      requireEdit(p);
-      return agent;
     },
 
     waitForDeployment: (agentId, signal) => work.waitForActive(agentId, signal),

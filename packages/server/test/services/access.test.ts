@@ -82,11 +82,6 @@ const onAgent: Case[] = [
     run: (p, a) => world.deployments.activate(p, a.id, a.deploymentId!),
     expected: editors,
   },
-  {
-    name: 'read or push the repository',
-    run: (p, a) => world.deployments.authorizeGit(p, a.id),
-    expected: editors,
-  },
   { name: 'delete an agent', run: (p, a) => world.agents.remove(p, a.id), expected: orgEditors },
 ];
 

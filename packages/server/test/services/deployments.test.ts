@@ -20,6 +20,7 @@ after(() => world.close());
 
 const hosted = () => world.agents.create(world.owner, { name: 'Hosted' });
 const active = async (agent: Agent) => (await world.agents.get(world.owner, agent.id)).deploymentId;
+const newest = async (agent: Agent) => (await world.deployments.list(world.owner, agent.id, page)).items[0]!;
 const generation = async (id: string) =>
   (await world.db.sql<{ generation: number }[]>`select generation from agents where id = ${id}`)[0]!
     .generation;
@@ -53,7 +54,7 @@ test('a push deploys, tells how it goes and replaces the sandbox', async () => {
 test('a push with a bad agent.json fails by name and leaves the active deployment alone', async () => {
   const agent = await hosted();
   await assert.rejects(push(agent, { 'agent.json': '{"command": "run"}' }), (error: Error) => {
-    return error instanceof RepoError && /^agent\.json: command: must be an array/.test(error.message);
+    return error instanceof RepoError && error.message.startsWith('agent.json: command: must be an array');
   });
   await assert.rejects(push(agent, { 'agent.json': ' '.repeat(70_000) }), /agent\.json is larger than/);
   await assert.rejects(
@@ -193,18 +194,39 @@ test('a deployment that a crash left pending is taken up by the next start', asy
 test('an error that is not meant for the caller does not show on the deployment', async () => {
   const agent = await hosted();
   const { keep } = world.repos;
-  world.repos.keep = async () => {
-    throw new Error('/host/path: EACCES');
-  };
-  try {
-    await assert.rejects(
-      push(agent, { 'AGENTS.md': 'x' }),
-      (error: Error) => !error.message.includes('/host/path'),
-    );
-  } finally {
-    world.repos.keep = keep;
+  const failures = [
+    Object.assign(new Error('/host/path: EACCES'), { code: 'EACCES', syscall: 'open' }),
+    Object.assign(new Error('spawn /host/path ENOENT'), { code: 'ENOENT', syscall: 'spawn git' }),
+  ];
+  for (const failure of failures) {
+    world.repos.keep = async () => {
+      throw failure;
+    };
+    const pushed = push(agent, { 'AGENTS.md': 'x' }).finally(() => (world.repos.keep = keep));
+    await assert.rejects(pushed, (error: Error) => {
+      return error instanceof RepoError && !error.message.includes('/host/path');
+    });
+    assert.equal((await newest(agent)).status, 'failed');
   }
   assert.equal(await active(agent), agent.deploymentId);
+});
+
+test('a deployment outlives a database that is away for a moment', async () => {
+  const agent = await hosted();
+  const { deployments } = world.stores;
+  const { markReady } = deployments;
+  deployments.markReady = async () => {
+    throw Object.assign(new Error('write CONNECTION_CLOSED'), { code: 'CONNECTION_CLOSED' });
+  };
+  const away = world.deployments
+    .create(world.owner, agent.id, {})
+    .finally(() => (deployments.markReady = markReady));
+  await assert.rejects(away, { code: 'unavailable' });
+  const { id, status } = await newest(agent);
+  assert.equal(status, 'pending');
+  await world.work.resume();
+  await world.work.idle();
+  assert.equal(await active(agent), id);
 });
 
 test('a deployment made in a transaction that is rolled back leaves nothing, one that is committed is worked off', async () => {
