@@ -107,7 +107,7 @@ export class BubblewrapDriver implements SandboxDriver {
       const rlimits = {
         limits: spec.limits,
         enforced: host.cgroups.enforced,
-        fileBytes: spec.limits.diskBytes,
+        fileBytes: quota.fileBytes,
       };
       await Promise.all([setRlimits(this.options.prlimitPath, initPid, rlimits, user), group?.join(initPid)]);
       const sandbox = new BubblewrapSandbox({

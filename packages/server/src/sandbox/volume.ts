@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, chown, lstat, mkdir, readdir, rmdir } from 'node:fs/promises';
+import { chmod, chown, lstat, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** Host user and group of a sandbox; null where the service is no root and everything runs as the service itself. */
@@ -48,7 +48,8 @@ export async function removeVolume(volumeDir: string): Promise<void> {
     if (second.code !== 0)
       throw new Error(`The volume ${volumeDir} cannot be removed: ${second.errors.slice(0, 500)}`);
   }
-  await rmdir(volumeDir).catch(ignoreMissing);
+  // What is left was made by us; the sandbox could not reach it.
+  await rm(volumeDir, { recursive: true, force: true });
 }
 
 async function run(

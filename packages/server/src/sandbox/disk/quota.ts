@@ -32,7 +32,8 @@ export function markFull(volumeDir: string): void {
 
 /**
  * What a sandbox may write. A volume that was found over its limit is measured first, since the next turn must be able
- * to run there and delete files: it may grow by a little, and by nothing once it is half as large again.
+ * to run there and delete files: it may grow by a little, by less once it is half as large again, and by nothing once
+ * it is four times as large, so that repeated turns cannot push it up without end.
  */
 export async function quotaFor(volumeDir: string, limitBytes: number): Promise<Quota> {
   const entries = Math.max(ENTRIES_MIN, Math.floor(limitBytes / BYTES_AN_ENTRY));
@@ -47,10 +48,15 @@ export async function quotaFor(volumeDir: string, limitBytes: number): Promise<Q
     rmSync(markOf(volumeDir), { force: true });
     return whole;
   }
-  const growthBytes = usedBytes < limitBytes * 1.5 ? Math.min(GROWTH_WHEN_FULL_BYTES, limitBytes / 4) : 0;
+  const growthBytes = growthOf(usedBytes / limitBytes, limitBytes);
   return {
     bytes: Math.max(limitBytes, usedBytes + growthBytes + TOLERANCE_BYTES),
     entries: Math.max(entries, usedEntries + ENTRIES_MIN / 100),
     fileBytes: usedBytes < limitBytes ? limitBytes : Math.floor(growthBytes),
   };
+}
+
+function growthOf(fullness: number, limitBytes: number): number {
+  if (fullness < 1.5) return Math.min(GROWTH_WHEN_FULL_BYTES, limitBytes / 4);
+  return fullness < 4 ? TOLERANCE_BYTES : 0;
 }
