@@ -16,7 +16,7 @@ import type { Group } from './cgroup/group.ts';
 import { readMounts } from './cgroup/mounts.ts';
 import { launch, type Launched } from './launch.ts';
 import { launchArguments } from './launch-args.ts';
-import { markedProcesses, gone, startTime, tryKill } from './processes.ts';
+import { endingProcesses, gone, markedProcesses, startTime, tryKill } from './processes.ts';
 import { namespacePids } from './process-stats.ts';
 import { probe } from './probe.ts';
 import { setRlimits } from './rlimits.ts';
@@ -150,9 +150,9 @@ export class BubblewrapDriver implements SandboxDriver {
     }
     const host = await this.openHost();
     const mark = `${this.options.name}/${id}`;
-    const left = markedProcesses().filter((process) => process.mark === mark);
-    const ends = left.map(({ pid }) => gone(pid, startTime(pid), GONE_TIMEOUT_MS));
-    for (const { pid } of left) tryKill(pid);
+    const left = markedProcesses().flatMap((process) => (process.mark === mark ? [process.pid] : []));
+    const ends = [...left, ...endingProcesses()].map((pid) => gone(pid, startTime(pid), GONE_TIMEOUT_MS));
+    for (const pid of left) tryKill(pid);
     await host.cgroups.group(id).destroy();
     await Promise.all(ends);
   }

@@ -33,6 +33,21 @@ export function markedProcesses(): { pid: number; mark: string }[] {
   });
 }
 
+/**
+ * bwrap processes that are ending: without memory, and so without the command line that held their mark, but not yet
+ * gone. An init waits in this state for the last processes of its namespace.
+ */
+export function endingProcesses(): number[] {
+  return allPids().filter((pid) => {
+    try {
+      const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+      return /\(bwrap\) [^Z]/.test(stat) && readFileSync(`/proc/${pid}/statm`, 'utf8').startsWith('0 ');
+    } catch {
+      return false;
+    }
+  });
+}
+
 /** Waits until a process (told by its start time) is gone. Zombies count as gone: they run nothing any more. */
 export async function gone(pid: number, since: string | null, timeoutMs: number): Promise<void> {
   const deadline = Date.now() + timeoutMs;

@@ -107,7 +107,7 @@ function noneOf(name: string, values: number[], otherwise: Line): Line[] {
 
 /** Whether there is a filter for an architecture (as in `process.arch`). */
 export function isFilterArch(arch: string): arch is FilterArch {
-  return arch in archTables;
+  return Object.hasOwn(archTables, arch);
 }
 
 /** The compiled allow-list, as `bwrap --seccomp` takes it. */

@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { spawn, type SpawnOptions } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { test } from 'node:test';
+import { namespacePids } from '../../src/sandbox/process-stats.ts';
+import { markedProcesses } from '../../src/sandbox/processes.ts';
+import { fixture, isRoot, lineOf } from './fixture.ts';
+
+interface Told {
+  id: string;
+  initPid: number;
+  /** Descriptors to /dev/null that the sandbox's processes have. */
+  leaked: string;
+}
+
+for (const useCgroups of isRoot ? [true, false] : [false]) {
+  test(`kill -9 of the service leaves nothing once the next one has removed it (cgroups: ${useCgroups})`, async () => {
+    const fx = fixture({ useCgroups });
+    // The service inherits a descriptor without close-on-exec, as some shells and supervisors hand down.
+    const inherited = openSync('/dev/null', 'r');
+    const args = [
+      join(import.meta.dirname, 'service-child.ts'),
+      fx.folder,
+      fx.name,
+      useCgroups ? 'cgroups' : 'none',
+    ];
+    // Node closes low ones on exec by itself when it starts.
+    const ignored = Array.from({ length: 40 }, () => 'ignore' as const);
+    const stdio = ['ignore', 'pipe', 'inherit', ...ignored, inherited];
+    const service = spawn(process.execPath, args, { stdio } as SpawnOptions);
+    closeSync(inherited);
+    try {
+      const told: Told[] = [];
+      await lineOf(service.stdout as Readable, (line) => {
+        if (line.startsWith('{')) told.push(JSON.parse(line) as Told);
+        return line === 'ready';
+      });
+      const pids = told.flatMap(({ initPid }) => namespacePids(initPid));
+      assert.ok(pids.length >= 9);
+      assert.deepEqual(
+        told.map(({ leaked }) => leaked),
+        ['0', '0', '0'],
+        'a descriptor of the service leaked',
+      );
+      service.kill('SIGKILL');
+      await once(service, 'exit');
+      const left = await fx.driver.list();
+      assert.ok(left.every((id) => told.some((one) => one.id === id)));
+      await Promise.all(told.map(({ id }) => fx.driver.remove(id)));
+      assert.deepEqual(await fx.driver.list(), []);
+      assert.deepEqual(pids.filter(isRunning), []);
+      assert.deepEqual(
+        markedProcesses().filter(({ mark }) => mark.startsWith(`${fx.name}/`)),
+        [],
+      );
+    } finally {
+      service.kill('SIGKILL');
+      for (const slot of [1, 2, 3]) await fx.driver.removeVolume(join(fx.folder, `volume-${slot}`));
+      await fx.close();
+    }
+  });
+}
+
+test('a sandbox of another installation on the same host is not listed and not removed', async () => {
+  const [mine, theirs] = [fixture(), fixture()];
+  try {
+    const sandbox = await theirs.start('echo up; exec cat');
+    await lineOf(sandbox.stdout, (line) => line === 'up');
+    assert.deepEqual(await mine.driver.list(), []);
+    await mine.driver.remove(sandbox.id);
+    sandbox.stdin.write('still here\n');
+    await lineOf(sandbox.stdout, (line) => line === 'still here');
+  } finally {
+    await Promise.all([mine.close(), theirs.close()]);
+  }
+});
+
+function isRunning(pid: number): boolean {
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,38 @@
+// Plays the service in the tests of a crash: starts sandboxes in the folder and under the name given, prints one JSON
+// line for each, and stays until it is killed.
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { newId } from '../../src/domain/ids.ts';
+import { createBubblewrap } from '../../src/sandbox/bubblewrap.ts';
+import type { BubblewrapSandbox } from '../../src/sandbox/running.ts';
+import { lineOf } from './fixture.ts';
+import { silentLog } from '../support/log.ts';
+
+const [folder = '', name = '', cgroups = ''] = process.argv.slice(2);
+const driver = createBubblewrap({
+  areaDir: join(folder, 'area'),
+  name,
+  log: silentLog,
+  useCgroups: cgroups === 'cgroups',
+});
+const script =
+  'trap "" TERM HUP; setsid sh -c "trap \'\' HUP TERM; sleep 1000" & ls -l /proc/self/fd /proc/1/fd | grep -c /dev/null; exec sleep 1000';
+for (const slot of [1, 2, 3]) {
+  const id = newId();
+  const runDir = join(folder, `run-${id}`);
+  mkdirSync(runDir, { recursive: true });
+  const sandbox = (await driver.start({
+    id,
+    slot,
+    volumeDir: join(folder, `volume-${slot}`),
+    runDir,
+    binds: [],
+    command: ['/bin/sh', '-c', script],
+    env: { PATH: '/usr/bin:/bin' },
+    limits: { memoryBytes: 64 << 20, cpus: 1, pids: 32, diskBytes: 64 << 20, openFiles: 64 },
+  })) as BubblewrapSandbox;
+  const leaked = await lineOf(sandbox.stdout, (line) => /^\d+$/.test(line));
+  process.stdout.write(`${JSON.stringify({ id, initPid: sandbox.initPid, leaked })}\n`);
+}
+process.stdout.write('ready\n');
+setInterval(() => {}, 60_000);
