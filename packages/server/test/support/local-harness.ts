@@ -2,9 +2,13 @@ import { spawn } from 'node:child_process';
 import { createServer, request as httpRequest } from 'node:http';
 import type { IncomingMessage } from 'node:http';
 import { chmod, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { RunningSandbox, SandboxExit } from '../../src/domain/ports/sandbox.ts';
+import { prepareHarness } from '../../src/harness/launch.ts';
+import type { PreparedHarness } from '../../src/harness/launch.ts';
 import type { Log } from '../../src/domain/log.ts';
 
 /** A harness as a plain process on this machine, in the shape of a sandbox: for what needs no isolation. */
@@ -70,27 +74,34 @@ export async function relayGateway(
   };
 }
 
-const launcher = new URL('../../../harness/src/launcher.ts', import.meta.url).href;
+const sourceDir = fileURLToPath(new URL('../../../harness/src', import.meta.url));
+let prepared: Promise<PreparedHarness> | undefined;
+
+/** The harness as the service prepares it, once for all tests of this process. */
+export function preparedHarness(): Promise<PreparedHarness> {
+  prepared ??= prepareOnce();
+  return prepared;
+}
+
+async function prepareOnce(): Promise<PreparedHarness> {
+  const targetDir = await mkdtemp(join(tmpdir(), 'berth-prepared-'));
+  await chmod(targetDir, 0o755);
+  process.once('exit', () => rmSync(targetDir, { recursive: true, force: true }));
+  return prepareHarness({ sourceDir, targetDir });
+}
 
 /** Starts the real launcher, at other places than a sandbox's. */
-export function startLauncher(
-  places: Places,
-  env: Record<string, string>,
-  flags: string[] = [],
-): RunningSandbox {
-  const paths = JSON.stringify(places);
-  const script = `import { launch } from ${JSON.stringify(launcher)};
-    process.exitCode = await launch(${paths}, process.env); process.exit();`;
-  return startProcess(
-    [process.execPath, ...flags, '--input-type=module', '-e', script],
-    places.workspace,
-    env,
-  );
+export async function startLauncher(places: Places, env: Record<string, string>): Promise<RunningSandbox> {
+  const { hostPath } = await preparedHarness();
+  const script = `import { launch } from ${JSON.stringify(`file://${hostPath}/launcher.mjs`)};
+    process.exitCode = await launch(${JSON.stringify(places)}, process.env); process.exit();`;
+  return startProcess([process.execPath, '--input-type=module', '-e', script], places.workspace, env);
 }
 
 export function startProcess(argv: string[], cwd: string, env: Record<string, string>): RunningSandbox {
   const [program = '', ...args] = argv;
-  const child = spawn(program, args, { cwd, env, stdio: ['pipe', 'pipe', 'pipe'] });
+  // A group of its own, since an end of a sandbox is the end of all that runs in it.
+  const child = spawn(program, args, { cwd, env, stdio: ['pipe', 'pipe', 'pipe'], detached: true });
   const exited = new Promise<SandboxExit>((resolve) => {
     child.on('error', () => resolve({ reason: 'exit', code: 127, signal: null }));
     child.on('close', (code, signal) => resolve({ reason: signal ? 'killed' : 'exit', code, signal }));
@@ -103,7 +114,11 @@ export function startProcess(argv: string[], cwd: string, env: Record<string, st
     exited,
     stats: async () => ({ cpuMicros: 0, memoryBytes: 0, pids: 1 }),
     kill: () => {
-      child.kill('SIGKILL');
+      try {
+        if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL');
+      } catch {
+        // It has ended already.
+      }
       return exited;
     },
   };
