@@ -57,7 +57,11 @@ test('every answer to a keyed request tells the rate limit, errors too', async (
 
 test('GET /v1/limits tells what the headers tell', async () => {
   const reply = await world.call('GET', '/v1/limits', { key: world.keys.orgUse });
-  const { rateLimit } = reply.json as { rateLimit: Record<string, number> };
+  const { key, rateLimit } = reply.json as {
+    key: Record<string, unknown>;
+    rateLimit: Record<string, number>;
+  };
+  assert.deepEqual([key['scope'], key['binding'], key['agentId']], ['use', 'org-bound', null]);
   assert.deepEqual(rateLimit, { quota: 600, windowSeconds: 60, used: 1, remaining: 599, resetSeconds: 1 });
   assert.equal(reply.headers.get('ratelimit'), '"default";r=599;t=1');
 });

@@ -2,10 +2,10 @@ import { z } from 'zod';
 import { limits } from '../../domain/limits.ts';
 import { model, name, nextCursor, time, uuid } from './basics.ts';
 
-const scope = z
+export const scope = z
   .enum(['use', 'edit'])
   .describe('`use`: read and converse. `edit`: also change. Fixed at creation.');
-const binding = z
+export const binding = z
   .enum(['agent-bound', 'org-bound'])
   .describe('`agent-bound`: one agent only. `org-bound`: the whole organisation. Fixed at creation.');
 

@@ -1,4 +1,5 @@
 import { route } from '../http/route.ts';
+import * as example from '../schemas/examples.ts';
 import { LimitsAnswer } from '../schemas/limits.ts';
 
 export const limitRoutes = [
@@ -8,13 +9,19 @@ export const limitRoutes = [
     path: '/v1/limits',
     tag: 'Limits',
     access: 'use',
-    summary: "Get the key's rate limit",
-    description: 'What the key may do in its window, and what is left. Asking counts as a request.',
+    summary: "Get the key's rights and rate limit",
+    description: 'What the key may do, and what of its rate limit is left. Asking counts as a request.',
     replies: {
       200: {
-        description: 'The window.',
+        description: 'The key and its window.',
         schema: LimitsAnswer,
         example: {
+          key: {
+            id: example.ids.keyId,
+            scope: 'use',
+            binding: 'agent-bound',
+            agentId: example.ids.agentId,
+          },
           rateLimit: { quota: 600, windowSeconds: 60, used: 412, remaining: 188, resetSeconds: 42 },
         },
       },
@@ -28,7 +35,8 @@ export const limitRoutes = [
         remaining: now.remaining,
         resetSeconds: now.resetSeconds,
       };
-      return { status: 200 as const, body: { rateLimit } };
+      const { keyId: id, scope, binding, agentId } = caller;
+      return { status: 200 as const, body: { key: { id, scope, binding, agentId }, rateLimit } };
     },
   }),
 ];
