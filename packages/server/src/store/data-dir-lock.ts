@@ -3,7 +3,15 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 
 /** The data directory is in use, or cannot be locked. The message is one clear line for the operator. */
-export class DataDirError extends Error {}
+export class DataDirError extends Error {
+  /** True = another process has the directory. */
+  readonly isHeld: boolean;
+
+  constructor(message: string, isHeld: boolean) {
+    super(message);
+    this.isHeld = isHeld;
+  }
+}
 
 export interface DataDirLock {
   release(): void;
@@ -43,10 +51,14 @@ function tryLock(file: string, dataDir: string, pidFile: string): DatabaseSync {
   } catch (error) {
     if (handle?.isOpen) handle.close();
     if ((error as { errcode?: number }).errcode !== 5) {
-      throw new DataDirError(`The data directory ${dataDir} cannot be locked: ${(error as Error).message}.`);
+      throw new DataDirError(
+        `The data directory ${dataDir} cannot be locked: ${(error as Error).message}.`,
+        false,
+      );
     }
     throw new DataDirError(
       `Another Berth (pid ${readHolder(pidFile)}) uses the data directory ${dataDir}: stop it, or set BERTH_DATA_DIR to another folder.`,
+      true,
     );
   }
 }

@@ -4,7 +4,8 @@ import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import type { Database, Sql } from '../database.ts';
-import { FORMAT, FORMAT_VERSION } from './format.ts';
+import { schemaVersion } from '../migrate.ts';
+import { BackupError, FORMAT, FORMAT_VERSION } from './format.ts';
 import type { BackupEnd, BackupHeader, BackupSummary, TableEnd, TableStart } from './format.ts';
 import { readTables } from './tables.ts';
 import type { TableShape } from './tables.ts';
@@ -14,6 +15,7 @@ import type { TableShape } from './tables.ts';
  * described in `format.ts`. `output` is ended; it holds sealed secrets and hashes of keys, but no key-encryption key.
  */
 export async function backup(db: Database, output: Writable): Promise<BackupSummary> {
+  if ((await schemaVersion(db.sql)) === 0) throw new BackupError('The database holds nothing of Berth.');
   const gzip = createGzip();
   const done = pipeline(gzip, output);
   // Whoever fails first ends the other, and the failure of the output is the one that tells something.

@@ -42,6 +42,7 @@ export interface EmbeddedServer {
 }
 
 const DATABASE = 'berth';
+const PASSWORD_FILE = 'password';
 const STOP_MS = 30_000;
 const START_MS = 300_000;
 const LOG_LIMIT_BYTES = 8 * 1024 * 1024;
@@ -100,11 +101,17 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
   };
 }
 
+/** How to reach a server that some process of this installation has started, or will. */
+export function readConnection({ home, socketDir }: Pick<EmbeddedOptions, 'home' | 'socketDir'>): Connection {
+  const password = readFileSync(join(home, PASSWORD_FILE), 'utf8');
+  return { host: socketDir, user: USER, password, database: DATABASE };
+}
+
 async function prepare(options: EmbeddedOptions): Promise<Server> {
   const { home, socketDir } = options;
   const durable = !options.throwaway;
   const clusterDir = join(home, 'data');
-  const passwordFile = join(home, 'password');
+  const passwordFile = join(home, PASSWORD_FILE);
   const identity = chooseIdentity(clusterDir);
   if (Buffer.byteLength(socketDir) > 90)
     throw new EmbeddedError(`${socketDir} is too long for a socket's folder.`);
@@ -120,12 +127,7 @@ async function prepare(options: EmbeddedOptions): Promise<Server> {
     clusterDir,
     logFile: join(home, 'postgres.log'),
     settings: settingsFor(engine.major, { socketDir, durable, maxConnections }),
-    connection: {
-      host: socketDir,
-      user: USER,
-      password: readFileSync(passwordFile, 'utf8'),
-      database: DATABASE,
-    },
+    connection: readConnection(options),
     options,
   };
 }

@@ -1,0 +1,199 @@
+import {
+  createReadStream,
+  createWriteStream,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+} from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { Config } from '../config.ts';
+import type { Log } from '../domain/log.ts';
+import { createLogger } from '../logger.ts';
+import { backup } from '../store/backup/backup.ts';
+import { BackupError } from '../store/backup/format.ts';
+import { restore } from '../store/backup/restore.ts';
+import { DataDirError, lockDataDir } from '../store/data-dir-lock.ts';
+import type { DataDirLock } from '../store/data-dir-lock.ts';
+import { openDatabase } from '../store/database.ts';
+import type { Database, DatabaseOptions } from '../store/database.ts';
+import { readConnection, startEmbedded } from '../store/embedded/server.ts';
+import type { EmbeddedServer } from '../store/embedded/server.ts';
+import { writeOwnerOnly } from './durable-file.ts';
+import { readBundle, writeBundles } from './repo-bundles.ts';
+import type { RepoEntry } from './repo-bundles.ts';
+
+export interface Streams {
+  stdout: { write(text: string): unknown };
+  stderr: { write(text: string): unknown };
+}
+
+/** `manifest.json` of a backup; written last, so that a folder without it is a backup that was cut off. */
+interface Manifest {
+  format: 'berth-backup';
+  formatVersion: 1;
+  createdAt: string;
+  repos: RepoEntry[];
+}
+
+const DATABASE_FILE = 'database.gz';
+
+/**
+ * `backup <folder>`: the database as of one moment, then every repository, which therefore has each commit that the
+ * database names. The service may go on running. Resolves with the exit code; throws BackupError.
+ */
+export async function backupCommand(
+  config: Config,
+  argv: string[],
+  streams: Streams = process,
+): Promise<number> {
+  const target = folderArgument(argv, 'backup <folder>');
+  if (existsSync(target)) throw new BackupError(`${target} exists already: name a folder that does not.`);
+  const partial = `${target}.partial`;
+  rmSync(partial, { recursive: true, force: true });
+  mkdirSync(join(partial, 'repos'), { recursive: true, mode: 0o700 });
+
+  const createdAt = new Date().toISOString();
+  const file = createWriteStream(join(partial, DATABASE_FILE), { mode: 0o600, flush: true });
+  const summary = await withDatabase(config, 'shared', (db) => backup(db, file));
+  const repos = await writeBundles(config.paths.repos, join(partial, 'repos'));
+  const manifest: Manifest = { format: 'berth-backup', formatVersion: 1, createdAt, repos };
+  writeOwnerOnly(join(partial, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+  renameSync(partial, target);
+
+  streams.stdout.write(`${target}\n`);
+  streams.stderr.write(
+    `Backed up ${summary.rows} rows of ${summary.tables} tables and ${repos.length} repositories.\n` +
+      `The encryption key is not in the backup: without it the stored secrets cannot be read. Keep a copy of ` +
+      `${config.encryptionKey === null ? config.encryptionKeyFile : 'BERTH_ENCRYPTION_KEY'} in another place.\n` +
+      `The agents' own files (${config.paths.volumes}) are not in it either; see docs/database.md.\n`,
+  );
+  return 0;
+}
+
+/** `restore <folder> [--force]`: into an empty installation whose service does not run. Throws BackupError. */
+export async function restoreCommand(
+  config: Config,
+  argv: string[],
+  streams: Streams = process,
+): Promise<number> {
+  const force = argv.includes('--force');
+  const source = folderArgument(
+    argv.filter((argument) => argument !== '--force'),
+    'restore <folder> [--force]',
+  );
+  const manifest = readManifest(source);
+  const present = existsSync(config.paths.repos)
+    ? readdirSync(config.paths.repos).filter((name) => name.endsWith('.git'))
+    : [];
+  if (present.length > 0 && !force) {
+    throw new BackupError(
+      `${config.paths.repos} holds repositories: restore into a new data directory, or pass --force to replace them.`,
+    );
+  }
+  const summary = await withDatabase(config, 'alone', async (db) => {
+    if (!force) await refuseOthers(db);
+    // Whatever may be wrong with the bundles shows before the database is touched.
+    const staged = `${config.paths.repos}.restoring`;
+    try {
+      await stageRepos(staged, source, manifest.repos);
+      const result = await restore(db, createReadStream(join(source, DATABASE_FILE)), { force });
+      rmSync(config.paths.repos, { recursive: true, force: true });
+      renameSync(staged, config.paths.repos);
+      return result;
+    } finally {
+      rmSync(staged, { recursive: true, force: true });
+    }
+  });
+  streams.stderr.write(
+    `Restored ${summary.rows} rows of ${summary.tables} tables and ${manifest.repos.length} repositories of ${manifest.createdAt}.\n` +
+      `Put the encryption key of that installation to ${config.encryptionKeyFile} (mode 0600) before the start.\n`,
+  );
+  return 0;
+}
+
+async function stageRepos(staged: string, source: string, repos: RepoEntry[]): Promise<void> {
+  rmSync(staged, { recursive: true, force: true });
+  mkdirSync(staged, { recursive: true, mode: 0o700 });
+  for (const entry of repos) {
+    try {
+      await readBundle(staged, join(source, 'repos'), entry);
+    } catch (error) {
+      throw new BackupError(`A repository of the backup cannot be read: ${(error as Error).message}`);
+    }
+  }
+}
+
+function folderArgument(argv: string[], usage: string): string {
+  const [folder, ...rest] = argv;
+  if (!folder || folder.startsWith('-') || rest.length > 0) throw new BackupError(`Usage: ${usage}`);
+  return resolve(folder);
+}
+
+function readManifest(folder: string): Manifest {
+  try {
+    const manifest = JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8')) as Manifest;
+    if (manifest.format === 'berth-backup' && manifest.formatVersion === 1 && Array.isArray(manifest.repos))
+      return manifest;
+  } catch {
+    // Told below in the same words.
+  }
+  throw new BackupError(
+    `${folder} holds no complete backup: its manifest.json is missing or is of another version.`,
+  );
+}
+
+/** A service that runs on another machine would write into a database that is being replaced. */
+async function refuseOthers(db: Database): Promise<void> {
+  const [row] = await db.sql<{ others: number }[]>`
+    select count(distinct client_addr)::int + count(*) filter (where client_addr is null)::int as others
+    from pg_stat_activity
+    where datname = current_database() and application_name = 'berth' and pid <> pg_backend_pid()`;
+  if (row && row.others > 0) {
+    throw new BackupError('Another Berth is connected to the database: stop it, or pass --force.');
+  }
+}
+
+/**
+ * Opens the database of the configuration. `alone` refuses when the service runs; `shared` joins the running
+ * service's embedded PostgreSQL, or starts it for the time of `work`.
+ */
+async function withDatabase<T>(
+  config: Config,
+  use: 'alone' | 'shared',
+  work: (db: Database) => Promise<T>,
+): Promise<T> {
+  const lock = takeLock(config.dataDir, use);
+  let server: EmbeddedServer | undefined;
+  let db: Database | undefined;
+  try {
+    const places = { home: config.paths.postgres, socketDir: join(config.paths.run, 'pg') };
+    let connection: DatabaseOptions['connection'];
+    if (config.databaseUrl !== null) connection = config.databaseUrl;
+    else if (lock === null) connection = readConnection(places);
+    else connection = (server = await startEmbedded({ ...places, log: quietLog() })).connection;
+    db = openDatabase({ connection, pool: 1 });
+    return await work(db);
+  } finally {
+    await db?.close();
+    await server?.stop();
+    lock?.release();
+  }
+}
+
+/** Null = the service holds it. */
+function takeLock(dataDir: string, use: 'alone' | 'shared'): DataDirLock | null {
+  try {
+    return lockDataDir(dataDir);
+  } catch (error) {
+    if (use === 'shared' && error instanceof DataDirError && error.isHeld) return null;
+    throw error;
+  }
+}
+
+/** Errors only, to standard error. */
+function quietLog(): Log {
+  return createLogger('error', (text) => process.stderr.write(text));
+}
