@@ -46,7 +46,14 @@ export function cgroupNotes(enforced: readonly Controller[], isRoot: boolean): s
   const remedy = isRoot
     ? 'mount the cgroup file system writable (in a container: --privileged, or --cgroupns=private with a writable /sys/fs/cgroup)'
     : 'run the service as root, or under systemd with Delegate=yes, so that it owns a cgroup subtree';
-  return [`The cgroup limits of ${missing.join(', ')} cannot be set here. To get them, ${remedy}.`];
+  const lines = [`The cgroup limits of ${missing.join(', ')} cannot be set here. To get them, ${remedy}.`];
+  if (missing.includes('memory')) {
+    lines.push(
+      'Until then each process may take the memory limit and 640 MiB more (Node sets that much address space aside), ' +
+        'and a sandbox as much as its processes together.',
+    );
+  }
+  return lines;
 }
 
 function inContainer(): boolean {

@@ -12,6 +12,9 @@ export interface Rlimits {
   fileBytes: number;
 }
 
+/** V8 reserves 512 MiB of writable address space for code before it uses any; a limit without it keeps Node from starting. */
+export const RESERVED_DATA_BYTES = 640 * 1024 * 1024;
+
 /**
  * Options of prlimit(1). A core limit of one byte stops both a core file and a core handler of the host, which runs
  * outside of any sandbox and which a limit of zero does not stop (core(5)). Where cgroups do not limit memory, the data
@@ -24,7 +27,7 @@ export function rlimitOptions({ limits, enforced, fileBytes }: Rlimits): string[
     '--nice=0',
     `--nofile=${limits.openFiles}`,
     `--fsize=${fileBytes}`,
-    ...(enforced.includes('memory') ? [] : [`--data=${limits.memoryBytes}`]),
+    ...(enforced.includes('memory') ? [] : [`--data=${limits.memoryBytes + RESERVED_DATA_BYTES}`]),
     ...(enforced.includes('pids') ? [] : [`--nproc=${limits.pids}`]),
   ];
 }

@@ -8,7 +8,7 @@ import { newId } from '../../src/domain/ids.ts';
 import type { SandboxCapabilities } from '../../src/domain/ports/sandbox.ts';
 import { namespacePids } from '../../src/sandbox/process-stats.ts';
 import type { BubblewrapSandbox } from '../../src/sandbox/running.ts';
-import { collect, fixture, lineOf, MIB, until, type Fixture } from './fixture.ts';
+import { collect, lineOf, MIB, type Fixture } from './fixture.ts';
 
 /** What every driver must do; `make` gives a fresh one. */
 export function sandboxContract(label: string, make: () => Fixture): void {
@@ -155,8 +155,19 @@ export function sandboxContract(label: string, make: () => Fixture): void {
 
     test('the limit of memory holds, as the capabilities say', async () => {
       assert.notEqual(capabilities.limits.memory, 'none');
-      const { stdout } = await fx.run('perl -e \'$x = "a" x 600_000_000; print "got it\\n"\'; echo after');
+      const { stdout } = await fx.run('perl -e \'$x = "a" x 1_200_000_000; print "got it\\n"\'; echo after');
       assert.equal(stdout, 'after\n');
+    });
+
+    test('Node starts and works within the limits, and sees nothing of the host', async () => {
+      const script =
+        'const os = require("os"); console.log(os.hostname(), os.homedir(), Object.keys(os.networkInterfaces()).join())';
+      const binds = [{ hostPath: process.execPath, path: '/berth/node' }];
+      const { stdout, stderr } = await collect(
+        await fx.driver.start(fx.spec(['/berth/node', '-e', script], { binds })),
+      );
+      assert.equal(stderr, '');
+      assert.match(stdout, /^agent \/home\/agent (lo)?\n$/);
     });
 
     test('no descriptor of the service is open inside', async () => {

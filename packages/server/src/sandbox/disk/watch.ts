@@ -39,8 +39,9 @@ interface Entry {
   sandbox: WatchedSandbox;
   gauges: Gauge[];
   isMeasuring: boolean;
-  /** Measuring may take a twentieth of the time. */
-  nextMeasureMs: number;
+  /** When the last measurement ended, and how long it took. */
+  measuredMs: number;
+  tookMs: number;
 }
 
 /**
@@ -69,7 +70,7 @@ export class DiskWatch {
       writtenAtMeasure: 0,
     });
     const gauges = [gauge('bytes'), gauge('entries')];
-    this.entries.set(sandbox.id, { sandbox, gauges, isMeasuring: false, nextMeasureMs: 0 });
+    this.entries.set(sandbox.id, { sandbox, gauges, isMeasuring: false, measuredMs: 0, tookMs: 0 });
     this.timer ??= setInterval(() => this.tick(), TICK_MS).unref();
   }
 
@@ -101,7 +102,9 @@ export class DiskWatch {
 
   private async check(entry: Entry, gauges: Gauge[]): Promise<void> {
     const begunMs = Date.now();
-    if (entry.isMeasuring || begunMs < entry.nextMeasureMs) return;
+    // Measuring may take a twentieth of the time, and half of it once the limit may be passed.
+    const restMs = entry.tookMs * (gauges.some(mayBeOver) ? 1 : 20);
+    if (entry.isMeasuring || begunMs < entry.measuredMs + restMs) return;
     entry.isMeasuring = true;
     try {
       for (const gauge of gauges) await this.update(entry, gauge);
@@ -109,8 +112,8 @@ export class DiskWatch {
       this.log.warn('a volume could not be measured', { sandboxId: entry.sandbox.id, error: String(error) });
     } finally {
       entry.isMeasuring = false;
-      const tookMs = Date.now() - begunMs;
-      entry.nextMeasureMs = Date.now() + (gauges.some(mayBeOver) ? tookMs : 20 * tookMs);
+      entry.measuredMs = Date.now();
+      entry.tookMs = entry.measuredMs - begunMs;
     }
   }
 
