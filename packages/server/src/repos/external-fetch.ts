@@ -54,6 +54,7 @@ export class ExternalFetcher {
     });
     try {
       await store.make(agentId, () => Promise.resolve());
+      await store.removeStaleLocks(agentId);
       if ((await repoSize(store.dir(agentId))) > limits.repoBytes) {
         throw new RepoError(`The fetched history is larger than ${formatMiB(limits.repoBytes)}.`);
       }

@@ -9,6 +9,7 @@ import { runGit } from './git-process.ts';
 export const keptRefs = 'refs/berth/commits';
 
 const configFile = '[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n';
+const staleLockMs = 60_000;
 const staleMs = 60 * 60 * 1000;
 
 /** The directories of the bare repositories: made whole or not at all, by a rename. */
@@ -73,6 +74,21 @@ export class RepoStore {
       const path = join(this.root, name);
       const made = await stat(path).catch(() => null);
       if (made && Date.now() - made.mtimeMs > staleMs) await rm(path, { recursive: true, force: true });
+    }
+  }
+
+  /**
+   * Removes lock files of git processes that were killed; git itself would fail on them for ever. It holds locks on
+   * refs for moments only, and one on the shallow list during a fetch, of which there is one at a time.
+   */
+  async removeStaleLocks(agentId: string): Promise<void> {
+    const dir = this.dir(agentId);
+    const names = await readdir(join(dir, 'refs'), { recursive: true }).catch(() => []);
+    const locks = names.filter((name) => name.endsWith('.lock')).map((name) => join('refs', name));
+    for (const name of ['HEAD.lock', 'packed-refs.lock', 'shallow.lock', 'config.lock', ...locks]) {
+      const path = join(dir, name);
+      const made = await stat(path).catch(() => null);
+      if (made && Date.now() - made.mtimeMs > staleLockMs) await rm(path, { force: true });
     }
   }
 

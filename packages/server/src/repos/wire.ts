@@ -63,6 +63,7 @@ export class SmartHttp implements GitWire {
     const writes = target.service === 'git-receive-pack';
     const config = [...(writes ? receiveConfig(limits) : uploadConfig())];
     if (writes) {
+      await store.removeStaleLocks(target.agentId);
       await this.#requireRoom(dir);
       const branchRef = await headRef(dir);
       const starter = await untouchedStarter(store, target.agentId, branchRef);
