@@ -1,4 +1,6 @@
+import { readdir, rm, stat } from 'node:fs/promises';
 import { isIP } from 'node:net';
+import { join } from 'node:path';
 import type { Log } from '../domain/log.ts';
 import { RepoError, type FetchRequest } from '../domain/ports/repos.ts';
 import { UrlRefused, type CheckedUrl, type UrlGuard } from '../domain/url-guard.ts';
@@ -154,6 +156,7 @@ export class ExternalFetcher {
     throw new RepoError(
       explainFetchFailure(result.stderr, {
         timedOut: result.timedOut,
+        tooLarge: (await removeHalfPacks(store.dir(agentId))) >= limits.packBytes,
         hasToken: remote.token !== null,
         packBytes: limits.packBytes,
         timeoutMs: limits.fetchTimeoutMs,
@@ -184,6 +187,22 @@ export class ExternalFetcher {
       config: remoteConfig(checked, request.token, caFile),
     };
   }
+}
+
+/**
+ * What a killed index-pack left. Returns the size of the largest: at the limit it was the kernel that ended it, of
+ * which git says nothing.
+ */
+async function removeHalfPacks(gitDir: string): Promise<number> {
+  const folder = join(gitDir, 'objects', 'pack');
+  let largest = 0;
+  for (const name of await readdir(folder).catch(() => [])) {
+    if (!name.startsWith('tmp_')) continue;
+    const found = await stat(join(folder, name)).catch(() => null);
+    largest = Math.max(largest, found?.size ?? 0);
+    await rm(join(folder, name), { force: true });
+  }
+  return largest;
 }
 
 function remoteConfig(checked: CheckedUrl, token: string | null, caFile: string): [string, string][] {

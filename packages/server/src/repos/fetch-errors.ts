@@ -6,23 +6,20 @@ import { formatMiB } from './wire-body.ts';
  */
 export function explainFetchFailure(
   stderr: string,
-  facts: { timedOut: boolean; hasToken: boolean; packBytes: number; timeoutMs: number },
+  facts: { timedOut: boolean; tooLarge: boolean; hasToken: boolean; packBytes: number; timeoutMs: number },
 ): string {
   if (facts.timedOut) return `The fetch took longer than ${Math.round(facts.timeoutMs / 1000)} seconds.`;
-  const flaw = /error in \w+ [0-9a-f]{40}: (\w+)/.exec(stderr)?.[1];
+  if (facts.tooLarge) return `The repository is larger than ${formatMiB(facts.packBytes)}.`;
+  const flaw = /object [0-9a-f]{40}: (\w+):/.exec(stderr)?.[1];
   if (flaw) return `The repository holds an object that is refused (${flaw}).`;
   const known = messages.find(([pattern]) => pattern.test(stderr))?.[1];
   if (known === undefined) return 'The repository cannot be fetched.';
   return known(facts);
 }
 
-type Facts = { hasToken: boolean; packBytes: number };
+type Facts = { hasToken: boolean };
 
 const messages: [RegExp, (facts: Facts) => string][] = [
-  [
-    /died of signal 25|File too large|exceeds maximum allowed size/,
-    (facts) => `The repository is larger than ${formatMiB(facts.packBytes)}.`,
-  ],
   [
     /unable to update url base from redirection|error: 30[0-9]|redirect/i,
     () => 'The server answers with a redirect; use the final address as the git URL.',

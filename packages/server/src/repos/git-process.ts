@@ -79,7 +79,7 @@ export function spawnGit(args: readonly string[], options: GitOptions): ChildPro
   const child = options.caps
     ? spawn('/usr/bin/timeout', wrap(args, options.timeoutMs, options.caps), settings)
     : spawn('git', args, settings);
-  const timer = setTimeout(() => killGit(child), options.timeoutMs);
+  const timer = setTimeout(() => endGit(child), options.timeoutMs);
   child.once('close', () => {
     closed.add(child);
     clearTimeout(timer);
@@ -99,7 +99,7 @@ function wrap(args: readonly string[], timeoutMs: number, caps: NonNullable<GitO
   if (caps.fileBytes !== undefined) limits.push(`ulimit -f ${Math.ceil(caps.fileBytes / 512)}`);
   const seconds = Math.ceil(timeoutMs / 1000) + 5;
   const script = `${limits.join(' && ')} && exec git "$@"`;
-  return ['--signal=KILL', String(seconds), '/bin/sh', '-c', script, 'git', ...args];
+  return ['--signal=TERM', '--kill-after=5', String(seconds), '/bin/sh', '-c', script, 'git', ...args];
 }
 
 const closed = new WeakSet<object>();
@@ -118,6 +118,12 @@ export function killGit(
   } catch {
     // It has ended in the meantime.
   }
+}
+
+/** Lets git remove its locks and half-written packs, but not for long. */
+export function endGit(child: { pid?: number | undefined }): void {
+  killGit(child, 'SIGTERM');
+  setTimeout(() => killGit(child), 2_000).unref();
 }
 
 /** Runs git to its end. Rejects only when it cannot be started; a failure is in the result. */
@@ -142,7 +148,7 @@ export function runGit(
     });
     child.once('error', reject);
     child.once('close', (code) => {
-      const timedOut = code === null && performance.now() - startedMs >= options.timeoutMs;
+      const timedOut = code !== 0 && performance.now() - startedMs >= options.timeoutMs;
       resolve({ code, stdout: Buffer.concat(chunks), stderr, timedOut });
     });
     child.stdin.end(options.input ?? '');

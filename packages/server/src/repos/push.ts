@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import type { Log } from '../domain/log.ts';
 import type { DeployPushed } from '../domain/ports/repos.ts';
-import { killGit, spawnGit } from './git-process.ts';
+import { endGit, spawnGit } from './git-process.ts';
 import { clearMarker, setMarker } from './push-marker.ts';
 import { readCommands, refuseRef, zeroId, type PushCommands, type RefCommand } from './push-report.ts';
 import { PushResponse } from './push-response.ts';
@@ -113,8 +113,7 @@ async function store(
   // A pack that is cut off leaves nothing: its objects are in quarantine until the refs move.
   pumpBody(body, child.stdin, { maxBytes: limits.packBytes * 4, idleMs: limits.idleTimeoutMs }).catch(() => {
     request.unpipe();
-    killGit(child, 'SIGTERM');
-    setTimeout(() => killGit(child), 2_000).unref();
+    endGit(child);
   });
   await ended;
 }

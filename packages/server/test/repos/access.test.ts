@@ -52,7 +52,9 @@ test('a use key gets 403 with what is needed, for fetch and for push', async () 
 test('an edit key bound to the agent is enough', async () => {
   const agent = await world.newAgent();
   const tree = await world.workTree({ 'AGENTS.md': 'x\n' });
-  const pushed = await world.git(['push', world.url(agent.id, await world.key('edit', agent)), 'main'], { cwd: tree });
+  const pushed = await world.git(['push', world.url(agent.id, await world.key('edit', agent)), 'main'], {
+    cwd: tree,
+  });
   assert.equal(pushed.code, 0, pushed.stderr);
 });
 
@@ -76,7 +78,8 @@ test('a foreign agent, a missing one, one of another key and a malformed id get 
 test('an agent with a repository of its own elsewhere takes no push and says where to push', async () => {
   const agent = await world.newAgent();
   await world.opened.repos.createEmpty(agent.id);
-  await world.db.sql`update agents set external_git_url = 'https://git.example.com/a.git' where id = ${agent.id}`;
+  await world.db
+    .sql`update agents set external_git_url = 'https://git.example.com/a.git' where id = ${agent.id}`;
   const tree = await world.workTree({ 'AGENTS.md': 'x\n' });
   const pushed = await world.git(['push', world.url(agent.id), 'main'], { cwd: tree });
   assert.notEqual(pushed.code, 0);

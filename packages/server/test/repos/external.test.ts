@@ -46,7 +46,9 @@ async function commit(files: Record<string, string>, branch = 'main'): Promise<s
   for (const [path, text] of Object.entries(files)) await writeFile(join(tree, path), text);
   await git(['add', '-A'], { cwd: tree });
   await git(['commit', '-q', '-m', 'c', '--allow-empty'], { cwd: tree });
-  const pushed = await git(['push', '-q', '-f', join(home, 'theirs', `${remoteId}.git`), `HEAD:${branch}`], { cwd: tree });
+  const pushed = await git(['push', '-q', '-f', join(home, 'theirs', `${remoteId}.git`), `HEAD:${branch}`], {
+    cwd: tree,
+  });
   assert.equal(pushed.code, 0, pushed.stderr);
   return (await git(['rev-parse', 'HEAD'], { cwd: tree })).stdout.trim();
 }
@@ -66,7 +68,10 @@ before(async () => {
   const guard = createUrlGuard([]);
   theirs = await openRepos({ root: join(home, 'theirs'), guard, log: silentLog });
   await theirs.repos.createHosted(remoteId, { 'AGENTS.md': 'theirs\n' });
-  host = await httpsGit(home, theirs.wire(async () => undefined));
+  host = await httpsGit(
+    home,
+    theirs.wire(async () => undefined),
+  );
   tree = join(home, 'tree');
   await git(['clone', '-q', join(home, 'theirs', `${remoteId}.git`), tree]);
 });
@@ -107,7 +112,10 @@ test('a branch, a tag and a commit id are fetched by name; what does not exist i
   await refused(repos.fetch(agentId, { ...request, ref: 'nope' }), /no branch or tag "nope"/);
   await refused(repos.fetch(agentId, { ...request, ref: '1'.repeat(40) }), /no (such )?.*commit/);
   await refused(repos.fetch(agentId, { ...request, ref: '--upload-pack=x' }), /^ref:/);
-  await refused(repos.fetch(agentId, { url: url('git.test', newId()), ref: null, token: null }), /no such repository/);
+  await refused(
+    repos.fetch(agentId, { url: url('git.test', newId()), ref: null, token: null }),
+    /no such repository/,
+  );
 });
 
 test('the token goes to the server and nowhere else: not into an argument list, not to disk', async () => {
@@ -118,7 +126,8 @@ test('the token goes to the server and nowhere else: not into an argument list, 
   const commandLines: string[] = [];
   host.state.intercept = async (request, response) => {
     for (const pid of await readdir('/proc')) {
-      if (/^\d+$/.test(pid)) commandLines.push(await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => ''));
+      if (/^\d+$/.test(pid))
+        commandLines.push(await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => ''));
     }
     if (request.headers.authorization === `Basic ${basic}`) return false;
     response.writeHead(401, { 'WWW-Authenticate': 'Basic realm="theirs"' }).end();
@@ -126,7 +135,10 @@ test('the token goes to the server and nowhere else: not into an argument list, 
   };
   try {
     await refused(repos.fetch(agentId, { url: url(), ref: null, token: null }), /asks for credentials/);
-    await refused(repos.fetch(agentId, { url: url(), ref: null, token: 's3cret-wrong' }), /refused the credentials/);
+    await refused(
+      repos.fetch(agentId, { url: url(), ref: null, token: 's3cret-wrong' }),
+      /refused the credentials/,
+    );
     assert.equal((await repos.fetch(agentId, { url: url(), ref: null, token })).ref, 'main');
   } finally {
     host.state.intercept = () => false;
@@ -169,7 +181,10 @@ test('the old protocol, by which a server can send the client to other hosts, is
   };
   try {
     await refused(repos.fetch(newId(), { url: url(), ref: null, token: null }), /./);
-    assert.ok(host.state.requests.every((line) => !line.includes('other.test')), host.state.requests.join('\n'));
+    assert.ok(
+      host.state.requests.every((line) => !line.includes('other.test')),
+      host.state.requests.join('\n'),
+    );
   } finally {
     host.state.intercept = () => false;
   }
@@ -233,8 +248,39 @@ test('a repository above the size limit is refused and leaves no half pack in th
   await git(['reset', '-q', '--hard', 'HEAD~1'], { cwd: tree });
   await refused(repos.fetch(agentId, { url: url(), ref: 'big', token: null }), /larger than 1 MiB/);
   const packs = await readdir(join(root, `${agentId}.git`, 'objects', 'pack'));
-  assert.deepEqual(packs.filter((name) => name.endsWith('.pack')), []);
+  assert.deepEqual(packs, []);
   assert.equal((await repos.fetch(agentId, { url: url(), ref: 'main', token: null })).ref, 'main');
+});
+
+test('a fetched tree with a forbidden name is refused and not stored', async () => {
+  const { repos } = await ours();
+  const agentId = newId();
+  const bare = join(home, 'theirs', `${remoteId}.git`);
+  const { spawnSync } = await import('node:child_process');
+  const run = (args: string[], input: Buffer | string): string => {
+    const identity = {
+      GIT_AUTHOR_NAME: 'A',
+      GIT_AUTHOR_EMAIL: 'a@e.c',
+      GIT_COMMITTER_NAME: 'A',
+      GIT_COMMITTER_EMAIL: 'a@e.c',
+    };
+    const done = spawnSync('git', ['--git-dir', bare, ...args], {
+      input,
+      env: { PATH: process.env['PATH'], ...identity },
+    });
+    assert.equal(done.status, 0, done.stderr.toString());
+    return done.stdout.toString().trim();
+  };
+  const blob = run(['hash-object', '-w', '--stdin'], 'x');
+  const entries = Buffer.concat([Buffer.from('100644 .git\0'), Buffer.from(blob, 'hex')]);
+  const forged = run(['hash-object', '-t', 'tree', '-w', '--literally', '--stdin'], entries);
+  const commitId = run(['commit-tree', '-m', 'forged', forged], '');
+  run(['update-ref', 'refs/heads/forged', commitId], '');
+  await refused(
+    repos.fetch(agentId, { url: url(), ref: 'forged', token: null }),
+    /object that is refused \(hasDotgit\)/,
+  );
+  assert.equal(await repos.resolve(agentId, commitId), null);
 });
 
 test('a server that never answers is given up after the time limit, and its git is gone', async () => {

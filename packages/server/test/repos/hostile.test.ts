@@ -37,7 +37,11 @@ const raw = (tree: string, args: string[], input?: string | Buffer): string => {
 
 /** Puts a tree that no work tree could hold on `main`. */
 function forge(tree: string, entries: string): string {
-  const id = raw(tree, ['hash-object', '-t', 'tree', '-w', '--literally', '--stdin'], Buffer.from(entries, 'latin1'));
+  const id = raw(
+    tree,
+    ['hash-object', '-t', 'tree', '-w', '--literally', '--stdin'],
+    Buffer.from(entries, 'latin1'),
+  );
   const commit = raw(tree, ['commit-tree', '-m', 'forged', id]);
   raw(tree, ['update-ref', 'refs/heads/main', commit]);
   return commit;
@@ -69,7 +73,10 @@ test('a pack above the limit is refused with a clear line and leaves nothing beh
   assert.equal(pushed.code, 1, pushed.stderr);
   assert.match(pushed.stderr, /pack exceeds maximum allowed size/);
   const left = await readdir(join(world.bare(agent.id), 'objects'));
-  assert.deepEqual(left.filter((name) => /tmp|incoming/.test(name)), []);
+  assert.deepEqual(
+    left.filter((name) => /tmp|incoming/.test(name)),
+    [],
+  );
 });
 
 test('a push of more branches than allowed is refused', async () => {
@@ -92,7 +99,15 @@ test('a symbolic link to a file of the host is never followed, and goes into the
   const pushed = await world.git(['push', world.url(agent.id), 'main'], { cwd: tree });
   assert.equal(pushed.code, 0, pushed.stderr);
   const { repos } = world.opened;
-  for (const path of ['AGENTS.md', 'inner', 'folder/passwd', '../../../etc/passwd', '/etc/passwd', 'real.txt/x', '']) {
+  for (const path of [
+    'AGENTS.md',
+    'inner',
+    'folder/passwd',
+    '../../../etc/passwd',
+    '/etc/passwd',
+    'real.txt/x',
+    '',
+  ]) {
     assert.equal(await repos.readFile(agent.id, commit, path, 1000), null, path);
   }
   assert.equal((await repos.readFile(agent.id, commit, 'real.txt', 1000))?.toString(), 'real\n');
@@ -201,7 +216,17 @@ test('too many files, too many bytes and a tree that names itself over and over 
 test('what names no ref, commit or agent is refused before git sees it', async () => {
   const agent = await world.newAgent();
   const { repos } = world.opened;
-  for (const ref of ['--upload-pack=x', '-q', 'a..b', 'main^{tree}', 'main:AGENTS.md', '@{-1}', '', 'x y', '../x']) {
+  for (const ref of [
+    '--upload-pack=x',
+    '-q',
+    'a..b',
+    'main^{tree}',
+    'main:AGENTS.md',
+    '@{-1}',
+    '',
+    'x y',
+    '../x',
+  ]) {
     assert.equal(await repos.resolve(agent.id, ref), null, ref);
   }
   await assert.rejects(repos.readFile(agent.id, '--help', 'x', 10), RepoError);

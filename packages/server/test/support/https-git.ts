@@ -56,9 +56,32 @@ async function makeCertificates(folder: string): Promise<string> {
     if (done.status !== 0) throw new Error(done.stderr.toString());
   };
   const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
-  openssl('req', '-x509', ...key, '-keyout', 'ca.key', '-out', 'ca.crt', '-days', '2', '-subj', '/CN=Test CA');
+  openssl(
+    'req',
+    '-x509',
+    ...key,
+    '-keyout',
+    'ca.key',
+    '-out',
+    'ca.crt',
+    '-days',
+    '2',
+    '-subj',
+    '/CN=Test CA',
+  );
   const names = 'subjectAltName=DNS:git.test,DNS:other.test,IP:127.0.0.1';
-  openssl('req', ...key, '-keyout', 'host.key', '-out', 'host.csr', '-subj', '/CN=git.test', '-addext', names);
+  openssl(
+    'req',
+    ...key,
+    '-keyout',
+    'host.key',
+    '-out',
+    'host.csr',
+    '-subj',
+    '/CN=git.test',
+    '-addext',
+    names,
+  );
   const sign = ['x509', '-req', '-in', 'host.csr', '-CA', 'ca.crt', '-CAkey', 'ca.key', '-CAcreateserial'];
   openssl(...sign, '-out', 'host.crt', '-days', '2', '-copy_extensions', 'copy');
   return join(folder, 'ca.crt');
