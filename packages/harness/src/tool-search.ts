@@ -51,12 +51,10 @@ async function run(input: Record<string, unknown>, context: ToolContext): Promis
   const shown = cut(output.text());
   if (end.reason === 'timeout')
     return { text: `${shown}\n[ended after ${timeoutMs / 1000} seconds]`, isError: true };
-  // grep: 1 = nothing found, 2 = an error, which may still come after some results.
-  if (shown === '')
-    return end.code === 2
-      ? { text: 'The search failed.', isError: true }
-      : { text: 'Nothing found.', isError: false };
-  return { text: shown, isError: false };
+  if (shown === '') return { text: 'Nothing found.', isError: false };
+  // A single unreadable folder is no failure of the search; a message and nothing else is one.
+  const isError = shown.split('\n').every((line) => /^(grep|find): /.test(line));
+  return { text: shown, isError };
 }
 
 function grep(pattern: string, files: string | undefined, path: string): string[] {

@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { ToolError } from '../src/tool.ts';
+import type { Tool, ToolContext, ToolOutcome } from '../src/tool.ts';
+import { bashTool } from '../src/tool-bash.ts';
+import { editTool, readTool, writeTool } from '../src/tool-files.ts';
+import { searchTool } from '../src/tool-search.ts';
+
+type Run = (tool: Tool, input: Record<string, unknown>, more?: Partial<ToolContext>) => Promise<ToolOutcome>;
+
+function toolGround(context: TestContext): { cwd: string; run: Run } {
+  const cwd = mkdtempSync(join(tmpdir(), 'berth-tools-'));
+  context.after(() => rmSync(cwd, { recursive: true, force: true }));
+  let calls = 0;
+  return {
+    cwd,
+    run: (tool, input, more = {}) =>
+      tool.run(input, {
+        cwd,
+        signal: new AbortController().signal,
+        mark: `${cwd}.${++calls}`,
+        childEnv: async () => ({ PATH: '/usr/bin:/bin', GREETING: 'hello' }),
+        onProgress: () => undefined,
+        ...more,
+      }),
+  };
+}
+
+test('bash joins both outputs in their order and tells the exit code', async (t) => {
+  const { run } = toolGround(t);
+  const result = await run(bashTool, { command: 'echo $GREETING; echo two >&2; echo three; exit 4' });
+  assert.deepEqual(result, { text: 'hello\ntwo\nthree\n[exit code: 4]', isError: true });
+  assert.deepEqual(await run(bashTool, { command: 'true' }), { text: '[exit code: 0]', isError: false });
+  assert.match((await run(bashTool, { command: 'kill -9 $$' })).text, /\[ended by SIGKILL\]/);
+});
+
+test('bash ends a command after its timeout, with all that it started', async (t) => {
+  const { run, cwd } = toolGround(t);
+  const result = await run(bashTool, { command: 'sleep 600 & echo $! > pid; wait', timeout: 0.2 });
+  assert.match(result.text, /ended after 0\.2 seconds/);
+  assert.equal(result.isError, true);
+  const pid = Number(readFileSync(join(cwd, 'pid'), 'utf8'));
+  const end = Date.now() + 5000;
+  const isAlive = () => {
+    try {
+      return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ');
+    } catch {
+      return false;
+    }
+  };
+  while (isAlive() && Date.now() < end) await new Promise((resolve) => setTimeout(resolve, 10));
+  assert.equal(isAlive(), false);
+});
+
+test('bash returns while a server that it left in the background goes on', async (t) => {
+  const { run, cwd } = toolGround(t);
+  const result = await run(bashTool, { command: 'sleep 60 & echo $! > pid; echo started' });
+  assert.equal(result.text, 'started\n[exit code: 0]');
+  const pid = Number(readFileSync(join(cwd, 'pid'), 'utf8'));
+  process.kill(pid, 0);
+  process.kill(pid, 'SIGKILL');
+});
+
+test('bash keeps the beginning and the end of a long output and tells progress', async (t) => {
+  const { run } = toolGround(t);
+  const result = await run(bashTool, {
+    command: 'echo first; head -c 3000000 /dev/zero | tr "\\0" x; echo; echo last',
+  });
+  assert.match(result.text, /^first\nx+\n\[\.\.\. \d+ bytes left out \.\.\.\]\nx+\nlast\n\[exit code: 0\]$/);
+  assert.ok(result.text.length < 40_000);
+  const progress: string[] = [];
+  await run(bashTool, { command: 'echo begun; sleep 1.3' }, { onProgress: (text) => progress.push(text) });
+  assert.deepEqual(progress, ['begun\n']);
+});
+
+test('bash refuses what cannot be a command', async (t) => {
+  const { run } = toolGround(t);
+  await assert.rejects(run(bashTool, {}), ToolError);
+  await assert.rejects(run(bashTool, { command: 'a\0b' }), /NUL/);
+  await assert.rejects(run(bashTool, { command: 'x'.repeat(200_000) }), /too long/);
+  await assert.rejects(run(bashTool, { command: 'true', timeout: 'soon' }), /"timeout" must be a number/);
+});
+
+test('read gives text, parts of it, and folders', async (t) => {
+  const { run, cwd } = toolGround(t);
+  writeFileSync(join(cwd, 'f'), 'one\ntwo\nthree\n');
+  mkdirSync(join(cwd, 'folder'));
+  assert.equal((await run(readTool, { path: 'f' })).text, 'one\ntwo\nthree');
+  assert.equal((await run(readTool, { path: 'f', offset: 2, limit: 1 })).text, 'two\n[lines 2 to 2 of 3]');
+  assert.equal((await run(readTool, { path: '.' })).text, 'f\nfolder/');
+  await assert.rejects(run(readTool, { path: 'f', offset: 9 }), /has 3 lines only/);
+  await assert.rejects(run(readTool, { path: 'none' }), /none does not exist/);
+});
+
+test('read does not wait for pipes and does not show binary files', async (t) => {
+  const { run, cwd } = toolGround(t);
+  execFileSync('mkfifo', [join(cwd, 'pipe')]);
+  writeFileSync(join(cwd, 'binary'), Buffer.from([1, 0, 2]));
+  await assert.rejects(run(readTool, { path: 'pipe' }), /no regular file/);
+  await assert.rejects(run(readTool, { path: '/dev/zero' }), /no regular file/);
+  await assert.rejects(run(readTool, { path: 'binary' }), /binary file of 3 bytes/);
+});
+
+test('write makes folders, keeps the mode of a file and follows a link', async (t) => {
+  const { run, cwd } = toolGround(t);
+  await run(writeTool, { path: 'a/b/c', content: 'ü' });
+  assert.equal(readFileSync(join(cwd, 'a/b/c'), 'utf8'), 'ü');
+  writeFileSync(join(cwd, 'script'), 'old');
+  chmodSync(join(cwd, 'script'), 0o755);
+  symlinkSync('script', join(cwd, 'link'));
+  await run(writeTool, { path: 'link', content: 'new' });
+  assert.equal(readFileSync(join(cwd, 'script'), 'utf8'), 'new');
+  assert.equal(statSync(join(cwd, 'script')).mode & 0o777, 0o755);
+  await assert.rejects(run(writeTool, { path: 'a', content: 'x' }), ToolError);
+});
+
+test('edit replaces one exact piece, or says why not', async (t) => {
+  const { run, cwd } = toolGround(t);
+  const file = join(cwd, 'f');
+  writeFileSync(file, 'a $1 b a');
+  await run(editTool, { path: 'f', old: '$1 b', new: '$& $1' });
+  assert.equal(readFileSync(file, 'utf8'), 'a $& $1 a');
+  await assert.rejects(run(editTool, { path: 'f', old: 'a', new: 'b' }), /found 2 times/);
+  await assert.rejects(run(editTool, { path: 'f', old: 'zzz', new: 'b' }), /not found/);
+  await run(editTool, { path: 'f', old: 'a', new: 'b', all: true });
+  assert.equal(readFileSync(file, 'utf8'), 'b $& $1 b');
+});
+
+test('parallel edits of one file are all kept', async (t) => {
+  const { run, cwd } = toolGround(t);
+  const words = Array.from({ length: 20 }, (_, index) => `word${index};`);
+  writeFileSync(join(cwd, 'f'), words.join('\n'));
+  await Promise.all(words.map((word) => run(editTool, { path: 'f', old: word, new: word.toUpperCase() })));
+  assert.equal(readFileSync(join(cwd, 'f'), 'utf8'), words.join('\n').toUpperCase());
+});
+
+test('search finds text and names, without the folders that nobody means', async (t) => {
+  const { run, cwd } = toolGround(t);
+  for (const folder of ['src', '.git', 'node_modules']) mkdirSync(join(cwd, folder));
+  for (const folder of ['src', '.git', 'node_modules'])
+    writeFileSync(join(cwd, folder, 'a.ts'), 'const answer = 42;\n');
+  writeFileSync(join(cwd, 'src', 'b.md'), 'answer 7\n');
+  assert.equal((await run(searchTool, { pattern: 'answer = \\d+' })).text, 'src/a.ts:1:const answer = 42;');
+  assert.equal((await run(searchTool, { pattern: 'answer', files: '*.md' })).text, 'src/b.md:1:answer 7');
+  assert.equal((await run(searchTool, { files: '*.ts' })).text, 'src/a.ts');
+  assert.deepEqual(await run(searchTool, { pattern: 'no such thing' }), {
+    text: 'Nothing found.',
+    isError: false,
+  });
+  assert.equal((await run(searchTool, { pattern: '(' })).isError, true);
+  await assert.rejects(run(searchTool, {}), ToolError);
+});

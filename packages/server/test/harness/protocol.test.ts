@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { Readable, Writable } from 'node:stream';
+import { test } from 'node:test';
+import type { TestContext } from 'node:test';
+import { client, ndJsonStream } from '@agentclientprotocol/sdk';
+import type { ClientContext, SessionNotification } from '@agentclientprotocol/sdk';
+import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
+import { commit, markDeployed, runTurn, startHarness } from '../support/harness-fixture.ts';
+import { launchEnv, makePlaces, relayGateway, startLauncher } from '../support/local-harness.ts';
+import type { Places } from '../support/local-harness.ts';
+import { startScriptedModel } from '../support/scripted-model.ts';
+import type { Script } from '../support/scripted-model.ts';
+
+async function startBare(
+  t: TestContext,
+  script: Script,
+): Promise<{ sandbox: RunningSandbox; places: Places }> {
+  const places = await makePlaces();
+  t.after(places.remove);
+  await markDeployed(places);
+  const model = await startScriptedModel(script);
+  t.after(model.close);
+  const gateway = await relayGateway(places.gatewaySocket, model.url);
+  t.after(gateway.close);
+  const sandbox = await startLauncher(places, launchEnv('openai-chat', commit));
+  t.after(async () => void (await sandbox.kill()));
+  return { sandbox, places };
+}
+
+async function withLibrary(
+  sandbox: RunningSandbox,
+  work: (agent: ClientContext, updates: SessionNotification[]) => Promise<void>,
+): Promise<void> {
+  const updates: SessionNotification[] = [];
+  const stream = ndJsonStream(
+    Writable.toWeb(sandbox.stdin) as WritableStream<Uint8Array>,
+    Readable.toWeb(sandbox.stdout) as unknown as ReadableStream<Uint8Array>,
+  );
+  await client({ name: 'test' })
+    .onNotification('session/update', ({ params }) => void updates.push(params))
+    .connectWith(stream, (agent) => work(agent, updates));
+}
+
+test("the official library's client drives the built-in harness: prompt, tool call, cancel, errors", async (t) => {
+  const { sandbox, places } = await startBare(t, (request, index) => {
+    if (index === 0) return { toolCalls: [{ name: 'bash', input: { command: 'echo from the tool' } }] };
+    if (index === 1) return { text: ['all ', 'done'] };
+    return { text: Array(1000).fill('long '), gapMs: 20 };
+  });
+  await withLibrary(sandbox, async (agent, updates) => {
+    const initialized = await agent.request('initialize', { protocolVersion: 99, clientCapabilities: {} });
+    assert.equal(initialized.protocolVersion, 1);
+    assert.equal(initialized.agentCapabilities?.loadSession, false);
+    await assert.rejects(agent.request('session/new', { cwd: 'relative', mcpServers: [] }), { code: -32602 });
+    const { sessionId } = await agent.request('session/new', { cwd: places.workspace, mcpServers: [] });
+    const answer = await agent.request('session/prompt', {
+      sessionId,
+      prompt: [{ type: 'text', text: 'go' }],
+    });
+    assert.equal(answer.stopReason, 'end_turn');
+    const kinds = updates.map(({ update }) => update.sessionUpdate);
+    assert.deepEqual(kinds.slice(0, 2), ['tool_call', 'tool_call_update']);
+    assert.ok(updates.every((update) => update.sessionId === sessionId));
+
+    const prompt = agent.request('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'long' }] });
+    await assert.rejects(
+      agent.request('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'two' }] }),
+      { code: -32600 },
+    );
+    await agent.notify('session/cancel', { sessionId });
+    assert.equal((await prompt).stopReason, 'cancelled');
+    const seen = updates.length;
+    await agent.request('session/close', { sessionId });
+    assert.equal(updates.length, seen);
+    await assert.rejects(agent.request('session/prompt', { sessionId, prompt: [] }), { code: -32002 });
+  });
+});
+
+test('junk, unknown methods and odd ids are answered as JSON-RPC wants, and the connection stays usable', async (t) => {
+  const { sandbox } = await startBare(t, () => ({}));
+  const send = (line: string) => sandbox.stdin.write(`${line}\n`);
+  let output = '';
+  sandbox.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  send('not json');
+  send('[]');
+  send('{"jsonrpc":"2.0","id":"text id","method":"no/such"}');
+  send('{"jsonrpc":"2.0","id":null,"method":"initialize"}');
+  send('{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"none"}}');
+  send('{"jsonrpc":"2.0","method":"no/such"}');
+  send('{"jsonrpc":"2.0","id":1,"method":"constructor"}');
+  send('{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":1}}');
+  while (!output.includes('"id":2')) await once(sandbox.stdout, 'data');
+  const answers = output
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  assert.deepEqual(
+    answers.map((answer) => [answer.id, answer.error?.code ?? 'ok']),
+    [
+      [null, -32700],
+      [null, -32600],
+      ['text id', -32601],
+      [null, -32600],
+      [1, -32601],
+      [2, 'ok'],
+    ],
+  );
+});
+
+test('a missing variable ends the launcher with its name and exit code 78', async (t) => {
+  const places = await makePlaces();
+  t.after(places.remove);
+  const sandbox = await startLauncher(places, launchEnv('anthropic', 'no commit'));
+  let text = '';
+  sandbox.stderr.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  assert.equal((await sandbox.exited).code, 78);
+  assert.equal(text, 'berth: BERTH_COMMIT must be a full commit id.\n');
+});
+
+test('a hundredth turn sends its request as fast as the first ones, within half again', async (t) => {
+  const { connection } = await startHarness(t, { script: () => ({ text: ['a ', 'short ', 'answer'] }) });
+  const spentMs: number[] = [];
+  for (let turn = 0; turn < 120; turn++) {
+    const startedAt = performance.now();
+    await runTurn(connection, `question ${turn}`);
+    spentMs.push(performance.now() - startedAt);
+  }
+  const median = (values: number[]) => values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0;
+  const [early, late] = [median(spentMs.slice(1, 21)), median(spentMs.slice(-20))];
+  assert.ok(late < early * 1.5 + 1, `early ${early.toFixed(2)} ms, late ${late.toFixed(2)} ms`);
+});
