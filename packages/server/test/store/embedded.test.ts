@@ -22,8 +22,8 @@ function dataFolder(): string {
   return folder;
 }
 
-function startChild(dataDir: string, kind: string, rows: number): LineProcess {
-  return startLines(process.execPath, [CHILD, dataDir, kind, String(rows)]);
+function startChild(dataDir: string, kind: string, rows: number, ending = 'wait'): LineProcess {
+  return startLines(process.execPath, [CHILD, dataDir, kind, String(rows), ending]);
 }
 
 function start(dataDir: string, engine: Engine): Promise<EmbeddedServer> {
@@ -89,6 +89,20 @@ test('PostgreSQL starts again after it was killed as a whole, with no service to
     const [row] = await ask<{ n: string }>(server, 'select count(*)::int as n from acknowledged');
     assert.equal(row?.n, 30);
     await server.stop();
+  } finally {
+    await child.kill9();
+    rmSync(dataDir, { recursive: true });
+  }
+});
+
+test('a service that ends in order has stopped PostgreSQL before it is gone', async () => {
+  const dataDir = dataFolder();
+  const child = startChild(dataDir, engine!.kind, 3, 'stop');
+  try {
+    await until('it is gone', () => child.child.exitCode !== null);
+    assert.deepEqual(child.lines.at(-1), { stopped: true });
+    assert.equal(child.child.exitCode, 0, child.complaints());
+    assert.deepEqual(processesIn(String(child.lines[0]?.clusterDir)), []);
   } finally {
     await child.kill9();
     rmSync(dataDir, { recursive: true });

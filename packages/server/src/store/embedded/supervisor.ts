@@ -62,7 +62,11 @@ export function supervise(engine: RunnableEngine, options: SuperviseOptions): Su
       child.once('error', () => resolve(127));
       child.once('exit', (code) => resolve(code ?? 128));
     }),
-    stop: () => child.stdin?.destroy(),
+    stop() {
+      // Whoever stops it waits for the end, and the process must live until then.
+      child.ref();
+      child.stdin?.destroy();
+    },
     kill: () => {
       if (child.pid) process.kill(-child.pid, 'SIGKILL');
     },
