@@ -1,63 +1,70 @@
-import type { ConversationEvent, EventBody } from '../domain/events.ts';
+import type { EventBody } from '../domain/events.ts';
 import type { Log } from '../domain/log.ts';
 import type { Database } from '../store/database.ts';
-import {
-  appendEvents,
-  wasAppended,
-  type Claim,
-  type LedgerRow,
-  type PendingLane,
-} from '../store/run-life.ts';
-import type { Hub } from './hub.ts';
+import { wasWritten, writeRuns } from '../store/lanes.ts';
+import type { Claim, LaneWrite, LaneWritten, LedgerRow } from '../store/lanes.ts';
+import type { Publish } from './publish.ts';
 
+export interface WriterEnd {
+  status: 'completed' | 'failed' | 'cancelled';
+  error: LaneWrite['error'];
+  message: LaneWrite['message'];
+}
+
+/** How the owner of a run writes: everything goes through one queue, so the order of calls is the order in the log. */
 export interface RunWriter {
   readonly claim: Claim;
   /** Aborts when the lane is another owner's: the turn must end without a trace. */
   readonly lost: AbortSignal;
   /** Written as soon as the write before it is done. */
   append(...events: EventBody[]): void;
+  /** The same, with the run's new state. */
+  change(status: 'running' | 'awaiting_input', ...events: EventBody[]): void;
   addUsage(rows: LedgerRow[]): void;
-  /** Resolves when everything appended so far is durable (or the lane is lost). */
+  /** The last write. Resolves with what was written, or null when the lane is another owner's. */
+  settle(end: WriterEnd, events: EventBody[]): Promise<{ at: Date; isReady: boolean } | null>;
+  /** Resolves when everything appended so far is durable, or the lane is lost. */
   flushed(): Promise<void>;
-  /** Takes back what is not written yet, for the settling transaction; nothing is written after it. */
-  close(): Promise<{ events: EventBody[]; ledger: LedgerRow[] }>;
 }
 
-/** About 30 s, longer than any lease by default. */
-const MAX_WRITES = 20;
+interface Settled {
+  at: Date;
+  written: LaneWritten | null;
+}
 
 interface Writer {
   claim: Claim;
   abort: AbortController;
+  writeNo: number;
   events: EventBody[];
   ledger: LedgerRow[];
-  isClosed: boolean;
-  appendNo: number;
-  inFlight: Promise<void> | null;
+  status: LaneWrite['status'];
+  end: WriterEnd | null;
+  onSettled: ((settled: Settled) => void) | null;
+  waiters: (() => void)[];
 }
 
-export interface Appender {
-  open(claim: Claim): RunWriter;
+interface Share {
+  writer: Writer;
+  lane: LaneWrite;
 }
+
+/** Far longer than a lease: by then the run is somebody else's. */
+const MAX_TRIES = 30;
 
 /**
- * Joins what all runs of this process append: one statement is under way at a time, the next one takes everything
- * that came meanwhile. An idle process therefore writes at once, a busy one in large batches.
+ * Joins what all runs of this process write: one statement is under way at a time, the next one takes everything that
+ * came meanwhile. An idle process therefore writes at once, a busy one in large batches with one commit each.
  */
-export function createAppender(
-  db: Database,
-  hub: Hub,
-  ring: (conversationId: string) => void,
-  log: Log,
-): Appender {
+export function createRunWriters(db: Database, publish: Publish, log: Log): { open(claim: Claim): RunWriter } {
   const dirty = new Set<Writer>();
-  let isFlushing = false;
+  let isRunning = false;
 
   function schedule(writer: Writer): void {
-    if (writer.isClosed) return;
+    if (writer.abort.signal.aborted) return giveUp(writer);
     dirty.add(writer);
-    if (isFlushing) return;
-    isFlushing = true;
+    if (isRunning) return;
+    isRunning = true;
     // What the same tick still brings goes along.
     setImmediate(() => void run());
   }
@@ -66,52 +73,62 @@ export function createAppender(
     while (dirty.size > 0) {
       const batch = [...dirty];
       dirty.clear();
-      const written = flush(batch);
-      for (const writer of batch) writer.inFlight = written;
-      await written;
-      for (const writer of batch) writer.inFlight = null;
+      await flush(batch);
+      for (const writer of batch) if (!dirty.has(writer)) wake(writer);
     }
-    isFlushing = false;
+    isRunning = false;
   }
 
   async function flush(batch: Writer[]): Promise<void> {
-    const lanes = new Map<Writer, PendingLane>();
-    const ledger: LedgerRow[] = [];
-    for (const writer of batch) {
-      ledger.push(...writer.ledger);
-      writer.ledger = [];
-      if (writer.events.length === 0) continue;
-      writer.appendNo += 1;
-      const { conversationId, epoch, runId } = writer.claim;
-      lanes.set(writer, { conversationId, epoch, runId, appendNo: writer.appendNo, events: writer.events });
-      writer.events = [];
-    }
-    if (lanes.size === 0 && ledger.length === 0) return;
+    const shares = batch.map(takeShare).filter((share) => share !== null);
+    const ledger = batch.flatMap((writer) => writer.ledger.splice(0));
+    if (shares.length > 0 || ledger.length > 0) await write(shares, ledger);
+  }
+
+  /** Never rejects: a share that cannot be written ends its run's ownership, and the run is tried again from the log. */
+  async function write(shares: Share[], ledger: LedgerRow[]): Promise<void> {
     const at = new Date();
-    const { firstSeqs, isRetried } = await write([...lanes.values()], ledger, at);
-    for (const [writer, lane] of lanes) {
-      const firstSeq = firstSeqs.get(lane.conversationId);
-      if (firstSeq !== undefined) publish(hub, ring, lane, lane.events, firstSeq, at);
-      else if (isRetried && (await wasAppended(db, lane).catch(() => false))) hub.stale(lane.conversationId);
-      else writer.abort.abort();
+    const lanes = shares.map((share) => share.lane);
+    for (let tries = 1; ; tries += 1) {
+      try {
+        const written = await db.outside(() => writeRuns(db, lanes, ledger, at));
+        for (const share of shares) await conclude(share, written.get(share.lane.conversationId), at, tries > 1);
+        return;
+      } catch (error) {
+        const isRefused = isRefusal(error);
+        log.error('Events could not be written.', { tries, runs: shares.length, error: String(error) });
+        if (isRefused && shares.length + (ledger.length > 0 ? 1 : 0) > 1) {
+          // One bad row must not take the others with it.
+          for (const share of shares) await write([share], []);
+          if (ledger.length > 0) await write([], ledger);
+          return;
+        }
+        if (isRefused || tries === MAX_TRIES) return shares.forEach(({ writer }) => lose(writer));
+        await new Promise((resolve) => setTimeout(resolve, Math.min(25 * 2 ** tries, 1_000)));
+      }
     }
   }
 
-  /** The database may be away for a while; the events wait, since the lease decides whether they still count. */
-  async function write(
-    lanes: PendingLane[],
-    ledger: LedgerRow[],
+  async function conclude(
+    { writer, lane }: Share,
+    written: LaneWritten | undefined,
     at: Date,
-  ): Promise<{ firstSeqs: Map<string, number>; isRetried: boolean }> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return { firstSeqs: await appendEvents(db, lanes, ledger, at), isRetried: attempt > 1 };
-      } catch (error) {
-        log.error('Events could not be written.', { attempt, error: String(error) });
-        if (attempt === MAX_WRITES) return { firstSeqs: new Map(), isRetried: true };
-        await new Promise((resolve) => setTimeout(resolve, Math.min(50 * 2 ** attempt, 2_000)));
-      }
+    isRetried: boolean,
+  ): Promise<void> {
+    if (written) {
+      publish(lane, lane.events, written.firstSeq, at);
+    } else {
+      // The answer to an earlier try may have been lost with its connection: then the log has it all.
+      const isThere = isRetried && (await wasWritten(db, lane).catch(() => false));
+      if (!isThere) return lose(writer);
+      publish.stale(lane.conversationId);
     }
+    if (writer.end) writer.onSettled?.({ at, written: written ?? { firstSeq: 0, isReady: true } });
+  }
+
+  function lose(writer: Writer): void {
+    writer.abort.abort();
+    giveUp(writer);
   }
 
   return {
@@ -119,17 +136,23 @@ export function createAppender(
       const writer: Writer = {
         claim,
         abort: new AbortController(),
+        writeNo: 0,
         events: [],
         ledger: [],
-        isClosed: false,
-        appendNo: 0,
-        inFlight: null,
+        status: null,
+        end: null,
+        onSettled: null,
+        waiters: [],
       };
       return {
         claim,
         lost: writer.abort.signal,
         append(...events) {
-          if (writer.isClosed) return;
+          writer.events.push(...events);
+          schedule(writer);
+        },
+        change(status, ...events) {
+          writer.status = status;
           writer.events.push(...events);
           schedule(writer);
         },
@@ -137,44 +160,60 @@ export function createAppender(
           writer.ledger.push(...rows);
           schedule(writer);
         },
-        async flushed() {
-          while (dirty.has(writer) || writer.inFlight) {
-            await (writer.inFlight ?? new Promise((resolve) => setImmediate(resolve)));
-          }
+        async settle(end, events) {
+          const settled = await new Promise<Settled>((resolve) => {
+            writer.end = end;
+            writer.onSettled = resolve;
+            writer.events.push(...events);
+            schedule(writer);
+          });
+          return settled.written && { at: settled.at, isReady: settled.written.isReady };
         },
-        async close() {
-          dirty.delete(writer);
-          writer.isClosed = true;
-          if (writer.inFlight) await writer.inFlight;
-          const rest = { events: writer.events, ledger: writer.ledger };
-          writer.events = [];
-          writer.ledger = [];
-          return rest;
+        flushed() {
+          if (!isRunning || writer.abort.signal.aborted) return Promise.resolve();
+          return new Promise((resolve) => {
+            writer.waiters.push(resolve);
+            schedule(writer);
+          });
         },
       };
     },
   };
 }
 
-/** Hands committed events on: to followers here at once, to other replicas by the doorbell. */
-export function publish(
-  hub: Hub,
-  ring: (conversationId: string) => void,
-  place: { conversationId: string; runId: string },
-  events: EventBody[],
-  firstSeq: number,
-  at: Date,
-): void {
-  const { conversationId, runId } = place;
-  if (hub.isWatched(conversationId)) {
-    const committed = events.map((body, index): ConversationEvent => ({
-      ...body,
-      conversationId,
-      runId,
-      seq: firstSeq + index,
-      at,
-    }));
-    hub.publish(conversationId, committed);
-  }
-  ring(conversationId);
+function takeShare(writer: Writer): Share | null {
+  if (writer.events.length === 0 && writer.status === null && writer.end === null) return null;
+  const { claim, end } = writer;
+  writer.writeNo += 1;
+  const lane: LaneWrite = {
+    conversationId: claim.conversationId,
+    epoch: claim.epoch,
+    writeNo: writer.writeNo,
+    runId: claim.runId,
+    events: writer.events,
+    status: end?.status ?? writer.status,
+    error: end?.error ?? null,
+    message: end?.message ?? null,
+  };
+  writer.events = [];
+  writer.status = null;
+  return { writer, lane };
 }
+
+function wake(writer: Writer): void {
+  for (const waiter of writer.waiters.splice(0)) waiter();
+}
+
+/** Nothing more will be written for it; whoever waits is told so. */
+function giveUp(writer: Writer): void {
+  writer.events = [];
+  writer.onSettled?.({ at: new Date(), written: null });
+  wake(writer);
+}
+
+/** The database has looked at it and said no (SQLSTATE classes 22, 23, 42, 54); anything else may pass by itself. */
+function isRefusal(error: unknown): boolean {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  return /^(21|22|23|42|54)[0-9A-Z]{3}$/.test(code);
+}
+

@@ -1,16 +1,16 @@
 import type { ConversationEvent, EventBody } from '../domain/events.ts';
 import type { Database, Sql } from './database.ts';
 
-interface Row {
+export interface EventRow {
   conversation_id: string;
-  seq: bigint;
+  seq: bigint | number;
   run_id: string;
   type: string;
   data: unknown;
   at: Date;
 }
 
-function eventOf(row: Row): ConversationEvent {
+export function eventOf(row: EventRow): ConversationEvent {
   return {
     ...({ type: row.type, data: row.data } as EventBody),
     conversationId: row.conversation_id,
@@ -36,7 +36,7 @@ export async function eventsAfter(
   limit: number,
 ): Promise<ConversationEvent[]> {
   const { sql } = db;
-  const rows = await sql<Row[]>`
+  const rows = await sql<EventRow[]>`
     select ${columns(sql)} from events where ${where(sql, filter)} and seq > ${after}::bigint order by seq limit ${limit}`;
   return rows.map(eventOf);
 }
@@ -50,7 +50,7 @@ export async function eventsBefore(
 ): Promise<ConversationEvent[]> {
   const { sql } = db;
   const bound = before === null ? sql`` : sql`and seq < ${before}::bigint`;
-  const rows = await sql<Row[]>`
+  const rows = await sql<EventRow[]>`
     select ${columns(sql)} from events where ${where(sql, filter)} ${bound} order by seq desc limit ${limit}`;
   return rows.map(eventOf);
 }
@@ -58,7 +58,7 @@ export async function eventsBefore(
 /** What the harness did in a conversation's runs, for its history: tool calls, oldest first. */
 export async function toolEvents(db: Database, runIds: string[]): Promise<ConversationEvent[]> {
   const { sql } = db;
-  const rows = await sql<Row[]>`
+  const rows = await sql<EventRow[]>`
     select ${columns(sql)} from events
     where run_id = any (${runIds}::uuid[]) and type in ('tool.started', 'tool.updated', 'tool.finished') order by seq`;
   return rows.map(eventOf);
@@ -67,7 +67,7 @@ export async function toolEvents(db: Database, runIds: string[]): Promise<Conver
 /** Everything of one run, oldest first. */
 export async function eventsOfRun(db: Database, runId: string): Promise<ConversationEvent[]> {
   const { sql } = db;
-  const rows = await sql<Row[]>`select ${columns(sql)} from events where run_id = ${runId} order by seq`;
+  const rows = await sql<EventRow[]>`select ${columns(sql)} from events where run_id = ${runId} order by seq`;
   return rows.map(eventOf);
 }
 

@@ -90,7 +90,8 @@ create table conversations (
 );
 create index conversations_agent on conversations (agent_id, id desc) where deleted_at is null;
 
--- One lane per conversation: its mailbox counter, its lease and the counter of its event log.
+-- One lane per conversation: its mailbox counter, its owner and the counter of its event log. The owner's lease is its
+-- node's row: a node that is not seen any more has lost all its lanes.
 create table lanes (
   conversation_id uuid primary key references conversations (id),
   org_id uuid not null,
@@ -99,18 +100,18 @@ create table lanes (
   -- Runs queued and not yet claimed. A counter, because a look-up inside the settling update would lose a wake-up.
   pending integer not null default 0,
   ready_at timestamptz,
+  -- The run that is under way; of a ready lane: one that was interrupted and goes before the queued ones.
   run_id uuid,
   node_id uuid,
-  lease_until timestamptz,
   -- Every write of the lane's owner carries it; a lost lease changes no row.
   epoch bigint not null default 0,
-  -- The owner's last append, so that one whose answer was lost with the connection is not written twice.
-  append_no integer not null default 0,
+  -- The owner's last write, so that one whose answer was lost with the connection is not written twice.
+  write_no integer not null default 0,
   next_seq bigint not null default 1,
   last_message_at timestamptz not null default now()
 ) with (fillfactor = 70);
 create index lanes_ready on lanes (ready_at) where state = 'ready';
-create index lanes_leased on lanes (lease_until) where state = 'running';
+create index lanes_owned on lanes (node_id) where state = 'running';
 
 create table runs (
   id uuid primary key,
@@ -122,12 +123,12 @@ create table runs (
   user_message_id uuid not null,
   -- The lane's counter when the run was accepted: the order in which the runs of a conversation execute.
   accept_seq bigint not null,
+  -- The assistant's message that the present attempt streams.
+  message_id uuid,
   status text not null check (status in ('queued', 'running', 'awaiting_input', 'completed', 'failed', 'cancelled')),
   attempt integer not null default 0,
   cancel_requested_at timestamptz,
-  -- The permission that an awaiting run asks for, and the option that a caller chose.
-  request_id text,
-  response_option text,
+  deadline_at timestamptz,
   error_code text,
   error_text text,
   input_tokens bigint not null default 0,
@@ -138,8 +139,19 @@ create table runs (
   ended_at timestamptz
 ) with (fillfactor = 70);
 create index runs_agent on runs (agent_id, id desc);
-create index runs_conversation_queued on runs (conversation_id, accept_seq) where status = 'queued';
+create index runs_conversation on runs (conversation_id, accept_seq);
 create index runs_active on runs (org_id, agent_id) where status in ('queued', 'running', 'awaiting_input');
+
+-- Requests for permission that wait, or waited, for a caller's answer.
+create table permissions (
+  run_id uuid not null,
+  request_id text not null,
+  tool_call_id text not null,
+  options jsonb not null,
+  option_id text,
+  resolved_at timestamptz,
+  primary key (run_id, request_id)
+);
 
 create table messages (
   id uuid primary key,

@@ -1,73 +1,136 @@
--- The transactions that change a run, each one function, so that each is one round trip and one commit. A lane's row
--- lock orders everything that is written to its conversation: `next_seq` under it makes the log gap-free.
+-- The transactions that change a run. Each is one function: one round trip, one commit, and inside it every statement
+-- sees what is committed when it begins, which a single large statement would not. The row lock of the lane comes first
+-- everywhere: it orders all that is written to a conversation, so `next_seq` under it numbers the log without a gap.
+-- Sequential scans are off because these plans are kept while the tables grow from nothing.
 
-create function accept_run(
-  p_org uuid, p_agent uuid, p_conversation uuid, p_is_new boolean, p_title text, p_source text,
-  p_key uuid, p_idempotency_key text, p_request_hash text, p_on_busy text,
-  p_run uuid, p_message uuid, p_content text, p_at timestamptz,
-  p_message_event text, p_queued_event text, p_max_queued integer, p_max_agents integer,
-  out result text, out run uuid, out conversation uuid, out first_seq bigint, out interrupted uuid
-) language plpgsql as $$
+create function run_usage_json(r runs) returns text language sql immutable as $$
+  select format('{"inputTokens":%s,"outputTokens":%s,"cost":"%s.%s"}', r.input_tokens, r.output_tokens,
+    r.cost_micros / 1000000, lpad((r.cost_micros % 1000000)::text, 6, '0'))
+$$;
+
+-- Appends one event of a run; its lane is locked by the caller.
+create function append_event(p_conversation uuid, p_run uuid, p_type text, p_data text, p_at timestamptz)
+returns setof events language sql as $$
+  with lane as (
+    update lanes set next_seq = next_seq + 1 where conversation_id = p_conversation returning next_seq - 1 as seq
+  )
+  insert into events (conversation_id, seq, run_id, type, data, at)
+    select p_conversation, lane.seq, p_run, p_type, p_data::json, p_at from lane
+  returning *
+$$;
+
+-- Cancels runs of a conversation that nobody executes: queued ones, and one that waits for its next attempt. p_run null =
+-- all of them. The lane is locked by the caller. Answers with the events.
+create function cancel_waiting(p_conversation uuid, p_run uuid, p_at timestamptz)
+returns setof events language plpgsql set enable_seqscan = off as $$
 declare
-  lane record;
-  seen record;
+  lane lanes;
+  ended runs;
 begin
-  run := p_run;
-  conversation := p_conversation;
+  select * into lane from lanes where conversation_id = p_conversation;
+  for ended in
+    update runs set status = 'cancelled', ended_at = p_at, cancel_requested_at = coalesce(cancel_requested_at, p_at)
+    where conversation_id = p_conversation and (p_run is null or id = p_run)
+      and (status = 'queued' or (lane.state = 'ready' and id = lane.run_id and status in ('running', 'awaiting_input')))
+    returning *
+  loop
+    if ended.id = lane.run_id then
+      update lanes set run_id = null where conversation_id = p_conversation;
+    else
+      update lanes set pending = pending - 1 where conversation_id = p_conversation;
+    end if;
+    return query select * from append_event(p_conversation, ended.id, 'run.cancelled',
+      '{"runId":"' || ended.id || '","usage":' || run_usage_json(ended) || '}', p_at);
+  end loop;
+  update lanes set state = 'idle', ready_at = null
+    where conversation_id = p_conversation and state = 'ready' and pending = 0 and run_id is null;
+end $$;
+
+-- Accept: the message, the queued run and their events. `outcome` is accepted, replayed, or the code of a refusal.
+create function accept_run(
+  p_org uuid, p_key uuid, p_agent uuid, p_conversation uuid, p_is_new boolean, p_title text, p_source text,
+  p_on_busy text, p_idempotency_key text, p_request_hash text, p_run uuid, p_message uuid, p_content text,
+  p_message_event text, p_queued_event text, p_at timestamptz, p_max_queued integer, p_max_agents integer,
+  out outcome text, out run_id uuid, out conversation_id uuid, out first_seq bigint, out running_run_id uuid,
+  out cancelled json
+) language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+  lane lanes;
+  seen record;
+  active integer;
+begin
+  run_id := p_run;
+  conversation_id := p_conversation;
+  perform 1 from agents where id = p_agent and org_id = p_org and deleted_at is null;
+  if not found then
+    outcome := 'not_found';
+    return;
+  end if;
+
   if p_idempotency_key is not null then
-    -- Two sends with one key at the same moment: the second waits here, and then finds what the first has written.
-    perform pg_advisory_xact_lock(hashtextextended(p_key::text || ' ' || p_idempotency_key, 0));
-    select i.run_id, i.request_hash, r.conversation_id into seen
-      from idempotency i left join runs r on r.id = i.run_id
-      where i.key_id = p_key and i.idempotency_key = p_idempotency_key;
-    if found then
-      if seen.run_id is null or seen.request_hash <> p_request_hash then
-        result := 'idempotency_key_reused';
+    -- Of two sends with one key at the same moment, the second waits here for the first one's commit.
+    insert into idempotency as i (key_id, idempotency_key, request_hash, run_id, created_at)
+      values (p_key, p_idempotency_key, p_request_hash, p_run, now())
+      on conflict (key_id, idempotency_key) do update
+        set request_hash = excluded.request_hash, run_id = excluded.run_id, created_at = excluded.created_at,
+            status = null, headers = null, sealed_body = null, wrapped_key = null, kek_id = null
+        where i.created_at < now() - interval '24 hours'
+      returning i.run_id into seen;
+    if not found then
+      select i.run_id, i.request_hash, r.conversation_id into seen
+        from idempotency i left join runs r on r.id = i.run_id
+        where i.key_id = p_key and i.idempotency_key = p_idempotency_key;
+      if seen.run_id is not null and seen.request_hash = p_request_hash then
+        outcome := 'replayed';
+        run_id := seen.run_id;
+        conversation_id := seen.conversation_id;
       else
-        result := 'replayed';
-        run := seen.run_id;
-        conversation := seen.conversation_id;
+        outcome := 'idempotency_key_reused';
       end if;
       return;
     end if;
   end if;
 
-  perform 1 from agents where id = p_agent and org_id = p_org and deleted_at is null;
-  if not found then
-    result := 'not_found';
-    return;
-  end if;
+  outcome := 'accepted';
   if not p_is_new then
-    select l.state, l.pending, l.next_seq, l.run_id into lane
-      from lanes l join conversations c on c.id = l.conversation_id
-      where l.conversation_id = p_conversation and c.agent_id = p_agent and c.org_id = p_org and c.deleted_at is null
-      for update of l;
-    if not found then
-      result := 'not_found';
-      return;
-    end if;
-    if p_on_busy = 'reject' and lane.state <> 'idle' then
-      result := 'conversation_busy';
-      return;
-    end if;
-    if lane.pending >= p_max_queued then
-      result := 'queue_full';
-      return;
-    end if;
-  end if;
-  if not exists (
-    select 1 from runs where org_id = p_org and agent_id = p_agent and status in ('queued', 'running', 'awaiting_input')
-  ) then
-    perform 1 from (
-      select distinct agent_id from runs where org_id = p_org and status in ('queued', 'running', 'awaiting_input')
-    ) active offset p_max_agents - 1 limit 1;
-    if found then
-      result := 'too_many_sandboxes';
-      return;
+    select * into lane from lanes l where l.conversation_id = p_conversation and l.agent_id = p_agent for update;
+    -- A look of its own, after the lock: what was deleted while we waited for it must be seen.
+    if lane.conversation_id is null
+       or not exists (select 1 from conversations where id = p_conversation and deleted_at is null) then
+      outcome := 'not_found';
+    elsif p_on_busy = 'reject' and lane.state <> 'idle' then
+      outcome := 'conversation_busy';
+    elsif p_on_busy <> 'interrupt' and lane.pending >= p_max_queued then
+      outcome := 'queue_full';
     end if;
   end if;
 
-  result := 'accepted';
+  if outcome = 'accepted' and not exists (
+    select 1 from runs where org_id = p_org and agent_id = p_agent and status in ('queued', 'running', 'awaiting_input')
+  ) then
+    select count(*) into active from (
+      select distinct agent_id from runs where org_id = p_org and status in ('queued', 'running', 'awaiting_input')
+    ) a;
+    if active >= p_max_agents - 16 then
+      -- Close to the limit one after another, so that sends at the same moment cannot pass it together.
+      perform pg_advisory_xact_lock(hashtextextended('active agents of ' || p_org, 0));
+      select count(*) into active from (
+        select distinct agent_id from runs where org_id = p_org and status in ('queued', 'running', 'awaiting_input')
+      ) a;
+      if active >= p_max_agents then
+        outcome := 'too_many_sandboxes';
+      end if;
+    end if;
+  end if;
+
+  if outcome <> 'accepted' then
+    if p_idempotency_key is not null then
+      delete from idempotency where key_id = p_key and idempotency_key = p_idempotency_key;
+    end if;
+    return;
+  end if;
+
   if p_is_new then
     first_seq := 1;
     insert into conversations (id, org_id, agent_id, title, source, created_at)
@@ -75,17 +138,20 @@ begin
     insert into lanes (conversation_id, org_id, agent_id, state, pending, ready_at, next_seq, last_message_at)
       values (p_conversation, p_org, p_agent, 'ready', 1, p_at, 3, p_at);
   else
-    first_seq := lane.next_seq;
-    update lanes set
+    if p_on_busy = 'interrupt' and lane.state <> 'idle' then
+      select json_agg(json_build_object('seq', e.seq, 'runId', e.run_id, 'data', e.data) order by e.seq) into cancelled
+        from cancel_waiting(p_conversation, null, p_at) e;
+      if lane.state = 'running' then
+        update runs set cancel_requested_at = coalesce(cancel_requested_at, p_at) where id = lane.run_id;
+        running_run_id := lane.run_id;
+      end if;
+    end if;
+    update lanes l set
       pending = pending + 1, next_seq = next_seq + 2, last_message_at = p_at,
       ready_at = case when state = 'idle' then p_at else ready_at end,
       state = case when state = 'idle' then 'ready' else state end
-      where conversation_id = p_conversation;
-    if p_on_busy = 'interrupt' and lane.state = 'running' then
-      update runs set cancel_requested_at = coalesce(cancel_requested_at, p_at)
-        where id = lane.run_id and status in ('running', 'awaiting_input');
-      interrupted := lane.run_id;
-    end if;
+      where l.conversation_id = p_conversation
+      returning l.next_seq - 2 into first_seq;
   end if;
   insert into runs (id, org_id, agent_id, conversation_id, key_id, user_message_id, accept_seq, status, created_at)
     values (p_run, p_org, p_agent, p_conversation, p_key, p_message, first_seq, 'queued', p_at);
@@ -94,166 +160,281 @@ begin
   insert into events (conversation_id, seq, run_id, type, data, at) values
     (p_conversation, first_seq, p_run, 'message.created', p_message_event::json, p_at),
     (p_conversation, first_seq + 1, p_run, 'run.queued', p_queued_event::json, p_at);
-  if p_idempotency_key is not null then
-    insert into idempotency (key_id, idempotency_key, request_hash, run_id, created_at)
-      values (p_key, p_idempotency_key, p_request_hash, p_run, p_at);
-  end if;
 end $$;
 
--- Appends the events of many conversations at once. A lane that is no longer the caller's (another epoch) gets none,
--- and is missing in the answer.
-create function append_events(
-  p_lanes uuid[], p_epochs bigint[], p_append_nos integer[], p_counts integer[],
-  p_conversations uuid[], p_ordinals integer[], p_runs uuid[], p_types text[], p_data text[], p_at timestamptz,
-  p_ledger text
-) returns table (conversation uuid, first_seq bigint) language plpgsql as $$
-begin
-  return query
-    with owned as (
-      update lanes l set next_seq = l.next_seq + w.count, append_no = w.append_no
-        from unnest(p_lanes, p_epochs, p_append_nos, p_counts) as w (conversation_id, epoch, append_no, count)
-        where l.conversation_id = w.conversation_id and l.epoch = w.epoch and l.state = 'running'
-          and l.append_no < w.append_no
-        returning l.conversation_id, l.next_seq - w.count as first_seq
-    ), written as (
-      insert into events (conversation_id, seq, run_id, type, data, at)
-        select o.conversation_id, o.first_seq + e.ordinal, e.run_id, e.type, e.data::json, p_at
-        from unnest(p_conversations, p_ordinals, p_runs, p_types, p_data) as e (conversation_id, ordinal, run_id, type, data)
-        join owned o on o.conversation_id = e.conversation_id
-    )
-    select o.conversation_id, o.first_seq from owned o;
-  if p_ledger is not null then
-    perform record_usage(p_ledger);
-  end if;
-end $$;
-
-create function record_usage(p_rows text) returns void language sql as $$
-  insert into usage_ledger (id, org_id, agent_id, run_id, key_id, meter, model, quantity, unit_price, price_version, cost_micros)
-    select id, org_id, agent_id, run_id, key_id, meter, model, quantity, unit_price, price_version, cost_micros
-    from json_to_recordset(p_rows::json) as u (
-      id uuid, org_id uuid, agent_id uuid, run_id uuid, key_id uuid, meter text, model text, quantity bigint,
-      unit_price bigint, price_version text, cost_micros bigint
-    )
-$$;
-
--- The end of a run: its last events, its message, its state, and its lane free for the next. `first_seq` is null when
--- the lane is no longer the caller's; then nothing was written.
-create function settle_run(
-  p_conversation uuid, p_epoch bigint, p_run uuid, p_org uuid, p_agent uuid, p_status text, p_error_code text,
-  p_error_text text, p_input_tokens bigint, p_output_tokens bigint, p_cost_micros bigint,
-  p_message uuid, p_content text, p_types text[], p_data text[], p_at timestamptz, p_ledger text,
-  out first_seq bigint, out is_ready boolean
-) language plpgsql as $$
-begin
-  update lanes set
-    next_seq = next_seq + cardinality(p_types),
-    state = case when pending > 0 then 'ready' else 'idle' end,
-    ready_at = case when pending > 0 then p_at end,
-    run_id = null, node_id = null, lease_until = null,
-    last_message_at = case when p_message is null then last_message_at else p_at end
-    where conversation_id = p_conversation and epoch = p_epoch and state = 'running'
-    returning next_seq - cardinality(p_types), state = 'ready' into first_seq, is_ready;
-  if first_seq is null then
-    return;
-  end if;
-  update runs set
-    status = p_status, error_code = p_error_code, error_text = p_error_text, ended_at = p_at, request_id = null,
-    input_tokens = p_input_tokens, output_tokens = p_output_tokens, cost_micros = p_cost_micros
-    where id = p_run;
-  if p_message is not null then
-    insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, created_at)
-      values (p_message, p_org, p_agent, p_conversation, p_run, 'assistant', p_content, p_at);
-  end if;
-  insert into events (conversation_id, seq, run_id, type, data, at)
-    select p_conversation, first_seq + e.ordinal - 1, p_run, e.type, e.data::json, p_at
-    from unnest(p_types, p_data) with ordinality as e (type, data, ordinal);
-  if p_ledger is not null then
-    perform record_usage(p_ledger);
-  end if;
-end $$;
-
--- Cancels a run that has not started. `result`: cancelled, or the status that it has instead; null when there is none.
-create function cancel_queued_run(
-  p_conversation uuid, p_run uuid, p_event text, p_at timestamptz, out result text, out seq bigint
-) language plpgsql as $$
-begin
-  perform 1 from lanes where conversation_id = p_conversation for update;
-  select status into result from runs where id = p_run for update;
-  if result is distinct from 'queued' then
-    return;
-  end if;
-  update runs set status = 'cancelled', cancel_requested_at = p_at, ended_at = p_at where id = p_run;
-  update lanes set
-    pending = pending - 1, next_seq = next_seq + 1,
-    state = case when state = 'ready' and pending = 1 then 'idle' else state end,
-    ready_at = case when state = 'ready' and pending = 1 then null else ready_at end
-    where conversation_id = p_conversation
-    returning next_seq - 1 into seq;
-  insert into events (conversation_id, seq, run_id, type, data, at)
-    values (p_conversation, seq, p_run, 'run.cancelled', p_event::json, p_at);
-  result := 'cancelled';
-end $$;
-
--- Hands ready lanes, and lanes whose owner's lease ran out, to a node. Of a ready lane the oldest queued run starts; of a
--- lost one the same run is given out again under a new epoch (`is_takeover`), its start told by the caller's events.
--- p_lanes null = any lane.
+-- Claim: gives ready lanes to a node, oldest first, at most one run of each: the interrupted one, else the next queued.
+-- p_wanted null = any lane. p_messages are new ids, as many as p_max. An agent stays with the node that holds its sandbox.
 create function claim_lanes(
-  p_node uuid, p_lease_ms integer, p_node_dead_ms integer, p_lanes uuid[], p_max integer, p_at timestamptz
+  p_node uuid, p_wanted uuid[], p_max integer, p_messages uuid[], p_at timestamptz, p_timeout_ms bigint
 ) returns table (
-  conversation uuid, epoch bigint, run uuid, org uuid, agent uuid, key uuid, attempt integer, deployment uuid,
-  content text, start_seq bigint, is_takeover boolean, cancel_requested boolean, started_at timestamptz,
-  created_at timestamptz
-) language plpgsql as $$
+  conversation_id uuid, epoch bigint, run_id uuid, org_id uuid, agent_id uuid, key_id uuid, attempt integer,
+  deployment_id uuid, message_id uuid, content text, seq bigint, deadline_at timestamptz, started_at timestamptz,
+  created_at timestamptz, input_tokens bigint, output_tokens bigint, cost_micros bigint, slot integer, model text,
+  generation integer, commit text, manifest jsonb
+) language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+  picked uuid[];
+  homeless uuid[];
 begin
+  -- First the locks, then a look at what the locks made certain.
+  if p_wanted is null then
+    select array_agg(c.conversation_id), array_agg(c.agent_id) filter (where c.node_id is null) into picked, homeless from (
+      select l.conversation_id, l.agent_id, a.node_id from lanes l join agents a on a.id = l.agent_id
+        where l.state = 'ready' and l.ready_at <= now() and (a.node_id is null or a.node_id = p_node)
+        order by l.ready_at limit p_max for update of l skip locked) c;
+  else
+    select array_agg(c.conversation_id), array_agg(c.agent_id) filter (where c.node_id is null) into picked, homeless from (
+      select l.conversation_id, l.agent_id, a.node_id from lanes l join agents a on a.id = l.agent_id
+        where l.conversation_id = any (p_wanted) and l.state = 'ready' and l.ready_at <= now()
+          and (a.node_id is null or a.node_id = p_node)
+        order by l.ready_at limit p_max for update of l skip locked) c;
+  end if;
+  if picked is null then
+    return;
+  end if;
+  if homeless is not null then
+    update agents set node_id = p_node where id = any (homeless) and node_id is null;
+    select array_agg(l.conversation_id) into picked
+      from lanes l join agents a on a.id = l.agent_id where l.conversation_id = any (picked) and a.node_id = p_node;
+  end if;
   return query
-    with candidate as (
-      select l.conversation_id, l.agent_id, l.epoch, l.state = 'running' as taken_over, l.run_id, l.next_seq, a.deployment_id
-        from lanes l
-        join agents a on a.id = l.agent_id
-        left join nodes n on n.id = a.node_id
-        where ((l.state = 'ready') or (l.state = 'running' and l.lease_until < now()))
-          and (p_lanes is null or l.conversation_id = any (p_lanes))
-          and (a.node_id is null or a.node_id = p_node or n.id is null
-               or n.seen_at < now() - p_node_dead_ms * interval '1 millisecond')
-        order by l.state = 'running' desc, l.ready_at
-        limit p_max
-        for update of l skip locked
-    ), head as (
-      select c.*, r.id as head_run, r.user_message_id, r.key_id, r.org_id, r.attempt as tried,
-             coalesce(r.deployment_id, c.deployment_id) as bound_deployment, r.cancel_requested_at, r.created_at
-        from candidate c
-        cross join lateral (
-          select * from runs q where c.taken_over and q.id = c.run_id
-          union all
-          (select * from runs q where not c.taken_over and q.conversation_id = c.conversation_id and q.status = 'queued'
-             order by q.accept_seq limit 1)
-        ) r
-    ), owned as (
-      update lanes l set
-        state = 'running', run_id = h.head_run, node_id = p_node, epoch = l.epoch + 1, append_no = 0,
-        lease_until = now() + p_lease_ms * interval '1 millisecond',
-        pending = l.pending - case when h.taken_over then 0 else 1 end,
-        next_seq = l.next_seq + case when h.taken_over then 0 else 1 end
-        from head h where l.conversation_id = h.conversation_id
-        returning l.conversation_id, l.epoch
+    with head as (
+      select l.conversation_id, l.run_id is not null as is_retry, row_number() over (order by l.ready_at) as n,
+             coalesce(l.run_id, (
+               select q.id from runs q where q.conversation_id = l.conversation_id and q.status = 'queued'
+               order by q.accept_seq limit 1)) as run_id
+        from lanes l where l.conversation_id = any (picked)
     ), begun as (
       update runs r set
-        status = 'running', attempt = r.attempt + 1, deployment_id = h.bound_deployment, request_id = null,
-        response_option = null, started_at = coalesce(r.started_at, p_at)
-        from head h where r.id = h.head_run
-        returning r.id, r.attempt, r.started_at
+        status = 'running', attempt = r.attempt + 1, message_id = p_messages[h.n],
+        deployment_id = coalesce(r.deployment_id, a.deployment_id), started_at = coalesce(r.started_at, p_at),
+        deadline_at = coalesce(r.deadline_at, p_at + p_timeout_ms * interval '1 millisecond')
+        from head h, agents a where r.id = h.run_id and a.id = r.agent_id
+        returning r.*, h.is_retry, a.slot, a.model, a.generation
+    ), owned as (
+      update lanes l set
+        state = 'running', run_id = b.id, node_id = p_node, epoch = l.epoch + 1, write_no = 0, next_seq = l.next_seq + 1,
+        ready_at = null, pending = l.pending - case when b.is_retry then 0 else 1 end
+        from begun b where l.conversation_id = b.conversation_id
+        returning l.conversation_id, l.epoch, l.next_seq - 1 as seq
     ), told as (
       insert into events (conversation_id, seq, run_id, type, data, at)
-        select h.conversation_id, h.next_seq, h.head_run, 'run.started',
-               json_build_object('runId', h.head_run, 'attempt', h.tried + 1, 'deploymentId', h.bound_deployment), p_at
-        from head h where not h.taken_over
-    ), homed as (
-      update agents a set node_id = p_node from head h where a.id = h.agent_id and a.node_id is distinct from p_node
+        select o.conversation_id, o.seq, b.id, 'run.started',
+               ('{"runId":"' || b.id || '","attempt":' || b.attempt || ',"deploymentId":'
+                 || coalesce('"' || b.deployment_id || '"', 'null') || '}')::json, p_at
+          from owned o join begun b on b.conversation_id = o.conversation_id
     )
-    select h.conversation_id, o.epoch, h.head_run, h.org_id, h.agent_id, h.key_id, b.attempt, h.bound_deployment,
-           m.content, h.next_seq, h.taken_over, h.cancel_requested_at is not null, b.started_at, h.created_at
-      from head h
-      join owned o on o.conversation_id = h.conversation_id
-      join begun b on b.id = h.head_run
-      join messages m on m.id = h.user_message_id;
+    select b.conversation_id, o.epoch, b.id, b.org_id, b.agent_id, b.key_id, b.attempt, b.deployment_id, b.message_id,
+           m.content, o.seq, b.deadline_at, b.started_at, b.created_at, b.input_tokens, b.output_tokens, b.cost_micros,
+           b.slot, b.model, b.generation, d.commit, d.manifest
+      from begun b
+      join owned o on o.conversation_id = b.conversation_id
+      join messages m on m.id = b.user_message_id
+      left join deployments d on d.id = b.deployment_id;
+end $$;
+
+-- Ledger rows and, with them, the sums of their runs. A row that is there already changes nothing.
+create function record_usage(p_rows text) returns void language sql as $$
+  with added as (
+    insert into usage_ledger
+      (id, org_id, agent_id, run_id, key_id, meter, model, quantity, unit_price, price_version, cost_micros, at)
+      select id, org_id, agent_id, run_id, key_id, meter, model, quantity, unit_price, price_version, cost_micros, at
+        from json_to_recordset(p_rows::json) as u (
+          id uuid, org_id uuid, agent_id uuid, run_id uuid, key_id uuid, meter text, model text, quantity bigint,
+          unit_price bigint, price_version text, cost_micros bigint, at timestamptz)
+      on conflict (id) do nothing
+      returning run_id, meter, quantity, cost_micros
+  ), total as (
+    select run_id, sum(cost_micros) as cost_micros,
+           coalesce(sum(quantity) filter (where meter in ('model.input_tokens', 'model.cached_input_tokens')), 0) as inputs,
+           coalesce(sum(quantity) filter (where meter = 'model.output_tokens'), 0) as outputs
+      from added where run_id is not null group by run_id
+  )
+  update runs r set input_tokens = r.input_tokens + t.inputs, output_tokens = r.output_tokens + t.outputs,
+    cost_micros = r.cost_micros + t.cost_micros
+    from total t where r.id = t.run_id
+$$;
+
+-- Append and settle, for many lanes at once, by their owner. Each p_conversations entry is a lane with the run that its
+-- owner executes; p_statuses null = the run goes on as it is; a terminal status settles it and frees the lane. A lane
+-- whose epoch is another one, or that has had this write, is missing in the answer and nothing of it is written.
+create function write_runs(
+  p_at timestamptz, p_conversations uuid[], p_epochs bigint[], p_write_nos integer[], p_counts integer[], p_runs uuid[],
+  p_statuses text[], p_error_codes text[], p_error_texts text[], p_messages uuid[], p_contents text[],
+  p_event_lanes uuid[], p_event_offsets integer[], p_event_types text[], p_event_data text[], p_ledger text
+) returns table (conversation_id uuid, first_seq bigint, is_ready boolean)
+language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_column
+begin
+  if p_ledger is not null then
+    perform record_usage(p_ledger);
+  end if;
+  return query
+    with batch as (
+      select *, status in ('completed', 'failed', 'cancelled') as settles
+        from unnest(p_conversations, p_epochs, p_write_nos, p_counts, p_runs, p_statuses, p_error_codes, p_error_texts,
+                    p_messages, p_contents)
+          as b (conversation_id, epoch, write_no, count, run_id, status, error_code, error_text, message_id, content)
+    ), lane as (
+      update lanes l set
+        next_seq = l.next_seq + b.count, write_no = b.write_no,
+        state = case when not coalesce(b.settles, false) then 'running' when l.pending > 0 then 'ready' else 'idle' end,
+        ready_at = case when b.settles and l.pending > 0 then now() end,
+        run_id = case when b.settles then null else l.run_id end,
+        node_id = case when b.settles then null else l.node_id end,
+        last_message_at = case when b.status = 'completed' then p_at else l.last_message_at end
+        from batch b
+        where l.conversation_id = b.conversation_id and l.epoch = b.epoch and l.state = 'running' and l.write_no < b.write_no
+        returning l.conversation_id, l.org_id, l.agent_id, l.next_seq - b.count as first_seq, l.state = 'ready' as is_ready
+    ), run as (
+      update runs r set
+        status = b.status, error_code = b.error_code, error_text = b.error_text,
+        ended_at = case when b.settles then p_at end
+        from batch b join lane l on l.conversation_id = b.conversation_id
+        where r.id = b.run_id and b.status is not null
+    ), message as (
+      insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, created_at)
+        select b.message_id, l.org_id, l.agent_id, b.conversation_id, b.run_id, 'assistant', b.content, p_at
+          from batch b join lane l on l.conversation_id = b.conversation_id where b.status = 'completed'
+    ), event as (
+      insert into events (conversation_id, seq, run_id, type, data, at)
+        select l.conversation_id, l.first_seq + e.place, b.run_id, e.type, e.data::json, p_at
+          from unnest(p_event_lanes, p_event_offsets, p_event_types, p_event_data) as e (lane, place, type, data)
+          join lane l on l.conversation_id = e.lane
+          join batch b on b.conversation_id = e.lane
+    )
+    select l.conversation_id, l.first_seq, l.is_ready from lane l;
+end $$;
+
+-- Ends the present attempt of a run whose owner is gone or gives it up: the run waits for its next attempt before
+-- everything that is queued, or fails after the last one, or is cancelled when somebody asked for that. p_epoch null =
+-- whatever it is. p_max_attempts null = without limit. Answers with the event.
+create function end_attempt(
+  p_conversation uuid, p_epoch bigint, p_reason text, p_max_attempts integer, p_error_code text, p_error_text text,
+  p_delay_ms integer, p_at timestamptz
+) returns setof events language plpgsql set enable_seqscan = off as $$
+declare
+  lane lanes;
+  r runs;
+begin
+  select * into lane from lanes
+    where conversation_id = p_conversation and state = 'running' and (p_epoch is null or epoch = p_epoch) for update;
+  if not found then
+    return;
+  end if;
+  select * into r from runs where id = lane.run_id;
+  delete from permissions where run_id = r.id and resolved_at is null;
+  if r.cancel_requested_at is null and (p_max_attempts is null or r.attempt < p_max_attempts) then
+    update runs set status = 'running' where id = r.id and status <> 'running';
+    update lanes set state = 'ready', node_id = null, epoch = epoch + 1,
+      ready_at = now() + p_delay_ms * interval '1 millisecond' where conversation_id = p_conversation;
+    return query select * from append_event(p_conversation, r.id, 'run.retrying', json_build_object(
+      'runId', r.id, 'attempt', r.attempt + 1, 'reason', p_reason, 'discardedMessageId', r.message_id)::text, p_at);
+    return;
+  end if;
+  update lanes set state = case when pending > 0 then 'ready' else 'idle' end, node_id = null, run_id = null,
+    epoch = epoch + 1, ready_at = case when pending > 0 then now() end where conversation_id = p_conversation;
+  if r.cancel_requested_at is not null then
+    update runs set status = 'cancelled', ended_at = p_at where id = r.id;
+    return query select * from append_event(p_conversation, r.id, 'run.cancelled',
+      '{"runId":"' || r.id || '","usage":' || run_usage_json(r) || '}', p_at);
+  else
+    update runs set status = 'failed', ended_at = p_at, error_code = p_error_code, error_text = p_error_text
+      where id = r.id;
+    return query select * from append_event(p_conversation, r.id, 'run.failed', '{"runId":"' || r.id || '","error":'
+      || json_build_object('error', p_error_text, 'code', p_error_code) || ',"usage":' || run_usage_json(r) || '}', p_at);
+  end if;
+end $$;
+
+-- Ends the attempts of all lanes whose node is not alive: not seen for p_lease_ms, or p_node itself, which has just been
+-- started anew and so cannot be executing anything.
+create function reap_lanes(
+  p_node uuid, p_lease_ms integer, p_max_attempts integer, p_error_text text, p_at timestamptz
+) returns setof events language plpgsql set enable_seqscan = off as $$
+declare
+  lane record;
+begin
+  for lane in
+    select l.conversation_id from lanes l left join nodes n on n.id = l.node_id
+      where l.state = 'running'
+        and (l.node_id = p_node or n.id is null or n.seen_at < now() - p_lease_ms * interval '1 millisecond')
+      order by l.conversation_id limit 500 for update of l skip locked
+  loop
+    return query select * from end_attempt(lane.conversation_id, null, 'The node that ran it was lost.',
+      p_max_attempts, 'lost', p_error_text, 0, p_at);
+  end loop;
+end $$;
+
+-- Cancel. `outcome`: settled (nobody executed it), requested (its owner has to stop it), or the terminal status that it has.
+create function cancel_run(p_run uuid, p_at timestamptz, out outcome text, out event json)
+language plpgsql set enable_seqscan = off as $$
+declare
+  r runs;
+  lane lanes;
+  e events;
+begin
+  perform 1 from lanes where conversation_id = (select conversation_id from runs where id = p_run) for update;
+  select * into r from runs where id = p_run;
+  if r.status in ('completed', 'failed', 'cancelled') then
+    outcome := r.status;
+    return;
+  end if;
+  select * into lane from lanes where conversation_id = r.conversation_id;
+  if lane.state = 'running' and lane.run_id = p_run then
+    update runs set cancel_requested_at = coalesce(cancel_requested_at, p_at) where id = p_run;
+    outcome := 'requested';
+    return;
+  end if;
+  select * into e from cancel_waiting(r.conversation_id, p_run, p_at);
+  event := json_build_object('seq', e.seq, 'runId', e.run_id, 'data', e.data);
+  outcome := 'settled';
+end $$;
+
+-- Deletes a conversation: what waits in it is cancelled, what runs in it is asked to stop.
+create function close_conversation(p_conversation uuid, p_at timestamptz, out running_run_id uuid, out cancelled json)
+language plpgsql set enable_seqscan = off as $$
+declare
+  lane lanes;
+begin
+  select * into lane from lanes where conversation_id = p_conversation for update;
+  update conversations set deleted_at = coalesce(deleted_at, p_at) where id = p_conversation;
+  select json_agg(json_build_object('seq', e.seq, 'runId', e.run_id, 'data', e.data) order by e.seq) into cancelled
+    from cancel_waiting(p_conversation, null, p_at) e;
+  if lane.state = 'running' then
+    update runs set cancel_requested_at = coalesce(cancel_requested_at, p_at) where id = lane.run_id;
+    running_run_id := lane.run_id;
+  end if;
+end $$;
+
+-- A caller's answer to a request for permission. `outcome`: resolved, or missing, or answered before.
+create function respond_permission(
+  p_run uuid, p_request text, p_option text, p_at timestamptz, out outcome text, out conversation_id uuid, out events json
+) language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+  r runs;
+  asked permissions;
+  written events[];
+begin
+  select conversation_id into conversation_id from runs where id = p_run;
+  perform 1 from lanes l where l.conversation_id = respond_permission.conversation_id for update;
+  select * into r from runs where id = p_run;
+  select * into asked from permissions where run_id = p_run and request_id = p_request;
+  outcome := case when asked.run_id is null then 'missing'
+                  when asked.resolved_at is not null or r.status <> 'awaiting_input' then 'answered' else 'resolved' end;
+  if outcome <> 'resolved' then
+    return;
+  end if;
+  update permissions set option_id = p_option, resolved_at = p_at where run_id = p_run and request_id = p_request;
+  select array_agg(e) into written from append_event(r.conversation_id, p_run, 'permission.resolved', json_build_object(
+    'runId', p_run, 'requestId', p_request, 'toolCallId', asked.tool_call_id, 'optionId', p_option, 'by', 'caller')::text,
+    p_at) e;
+  if not exists (select 1 from permissions where run_id = p_run and resolved_at is null) then
+    update runs set status = 'running' where id = p_run;
+    select written || array_agg(e) into written from append_event(r.conversation_id, p_run, 'run.resumed',
+      json_build_object('runId', p_run, 'requestId', p_request)::text, p_at) e;
+  end if;
+  select json_agg(json_build_object('seq', w.seq, 'type', w.type, 'runId', w.run_id, 'data', w.data) order by w.seq)
+    into events from unnest(written) w;
 end $$;

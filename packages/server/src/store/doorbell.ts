@@ -1,0 +1,107 @@
+import { newId } from '../domain/ids.ts';
+import type { Log } from '../domain/log.ts';
+import type { Doorbell, Topic } from '../domain/ports/doorbell.ts';
+import type { Database } from './database.ts';
+
+const CHANNEL = 'berth_doorbell';
+/** NOTIFY takes a lock of the whole database at commit, so rings of some milliseconds go out together. */
+const JOIN_MS = 4;
+const RETRY_MS = 500;
+/** PostgreSQL refuses a payload of 8,000 bytes or more. */
+const MAX_PAYLOAD_CHARS = 7_000;
+/** Beyond it, rings of a database that is away are dropped: whoever reconnects reads everything again. */
+const MAX_WAITING = 20_000;
+
+const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys'];
+
+/**
+ * A doorbell over LISTEN and NOTIFY. A payload is `<replica> <topic> <id> <id> …`; what a replica hears of itself is
+ * dropped. Resolves once it listens.
+ */
+export async function createDoorbell(db: Database, log: Log): Promise<Doorbell> {
+  const sql = db.outside(() => db.sql);
+  const self = newId();
+  const handlers = new Map<Topic, ((ids: string[]) => void)[]>(topics.map((topic) => [topic, []]));
+  const reconnected: (() => void)[] = [];
+  const waiting = new Map<Topic, Set<string>>(topics.map((topic) => [topic, new Set()]));
+  let peers = 0;
+  let timer: NodeJS.Timeout | null = null;
+  let sending: Promise<void> = Promise.resolve();
+  let isFirstListen = true;
+  let isClosed = false;
+
+  function hear(payload: string): void {
+    const [from, topic, ...ids] = payload.split(' ');
+    if (from === self) return;
+    // Somebody else lives, also when the next count of the nodes is still to come.
+    peers = Math.max(peers, 1);
+    for (const handler of handlers.get(topic as Topic) ?? []) handler(ids);
+  }
+
+  function onListen(): void {
+    if (!isFirstListen) for (const handler of reconnected) handler();
+    isFirstListen = false;
+  }
+
+  function takeMessages(): string[] {
+    const messages: string[] = [];
+    for (const [topic, ids] of waiting) {
+      let message = '';
+      for (const id of ids) {
+        if (message.length + id.length >= MAX_PAYLOAD_CHARS) {
+          messages.push(message);
+          message = '';
+        }
+        message += message === '' ? `${self} ${topic} ${id}` : ` ${id}`;
+      }
+      if (message !== '') messages.push(message);
+      ids.clear();
+    }
+    return messages;
+  }
+
+  async function send(): Promise<void> {
+    const messages = takeMessages();
+    if (messages.length === 0) return;
+    try {
+      await db.outside(() => sql`select pg_notify(${CHANNEL}, m) from unnest(${messages}::text[]) m`);
+    } catch (error) {
+      if (isClosed) return;
+      log.warn('The doorbell could not be rung; it is tried again.', { error: String(error) });
+      for (const message of messages) {
+        const [, topic, ...ids] = message.split(' ');
+        const set = waiting.get(topic as Topic)!;
+        for (const id of ids) if (set.size < MAX_WAITING) set.add(id);
+      }
+      schedule(RETRY_MS);
+    }
+  }
+
+  function schedule(delayMs: number): void {
+    timer ??= setTimeout(() => {
+      timer = null;
+      sending = sending.then(send);
+    }, delayMs);
+  }
+
+  const listening = await sql.listen(CHANNEL, hear, onListen);
+
+  return {
+    ring(topic, id) {
+      // `keys` rings even to replicas that are not counted yet: a revoked key must stop at once everywhere.
+      if (isClosed || (peers === 0 && topic !== 'keys')) return;
+      waiting.get(topic)!.add(id);
+      schedule(JOIN_MS);
+    },
+    on: (topic, handler) => void handlers.get(topic)!.push(handler),
+    onReconnect: (handler) => void reconnected.push(handler),
+    setPeers: (others) => void (peers = others),
+    async close() {
+      if (timer) clearTimeout(timer);
+      timer = null;
+      await sending.then(send);
+      isClosed = true;
+      await listening.unlisten().catch(() => undefined);
+    },
+  };
+}

@@ -1,0 +1,204 @@
+import type { RunErrorCode } from '../domain/errors.ts';
+import type { EventBody } from '../domain/events.ts';
+import type { Manifest } from '../domain/manifest.ts';
+import type { RunStatus } from '../domain/nouns.ts';
+import type { Database } from './database.ts';
+import { eventOf, type EventRow } from './events.ts';
+
+/** What the owner of a lane does to it (`migrations/0002_run_life.sql`). */
+
+/** A run that this node has begun to execute, with all that its execution needs. */
+export interface Claim {
+  conversationId: string;
+  /** Fences every write: it changes when the lane gets another owner. */
+  epoch: string;
+  runId: string;
+  orgId: string;
+  agentId: string;
+  keyId: string | null;
+  attempt: number;
+  deploymentId: string | null;
+  commit: string | null;
+  manifest: Manifest | null;
+  /** The id under which this attempt streams. */
+  messageId: string;
+  /** The user's message. */
+  content: string;
+  /** Of `run.started`, which is written. */
+  seq: number;
+  at: Date;
+  deadlineAt: Date;
+  startedAt: Date;
+  createdAt: Date;
+  /** What earlier attempts used. */
+  inputTokens: number;
+  outputTokens: number;
+  costMicros: bigint;
+  slot: number;
+  model: string;
+  /** Of the agent: a sandbox that was started under another one is replaced. */
+  generation: number;
+}
+
+export interface ClaimRequest {
+  nodeId: string;
+  /** Null = any. */
+  conversationIds: string[] | null;
+  /** New ids; as many lanes are claimed at most. */
+  messageIds: string[];
+  runTimeoutMs: number;
+}
+
+type ClaimRow = Omit<Claim, 'seq' | 'at' | 'inputTokens' | 'outputTokens'> &
+  Record<'seq' | 'inputTokens' | 'outputTokens', bigint>;
+
+export async function claimLanes(db: Database, request: ClaimRequest): Promise<Claim[]> {
+  const at = new Date();
+  const rows = await db.sql<ClaimRow[]>`
+    select conversation_id as "conversationId", epoch::text, run_id as "runId", org_id as "orgId", agent_id as "agentId",
+      key_id as "keyId", attempt, deployment_id as "deploymentId", message_id as "messageId", content, seq,
+      deadline_at as "deadlineAt", started_at as "startedAt", created_at as "createdAt", input_tokens as "inputTokens",
+      output_tokens as "outputTokens", cost_micros as "costMicros", slot, model, generation, commit, manifest
+    from claim_lanes(${request.nodeId}, ${request.conversationIds}::uuid[], ${request.messageIds.length},
+      ${request.messageIds}::uuid[], ${at}, ${request.runTimeoutMs}::bigint)`;
+  return rows.map((row) => ({
+    ...row,
+    seq: Number(row.seq),
+    inputTokens: Number(row.inputTokens),
+    outputTokens: Number(row.outputTokens),
+    at,
+  }));
+}
+
+export interface LedgerRow {
+  id: string;
+  org_id: string;
+  agent_id: string;
+  run_id: string | null;
+  key_id: string | null;
+  meter: string;
+  model: string | null;
+  quantity: number;
+  /** Micro-dollars per million, as a decimal text; null = not known. */
+  unit_price: string | null;
+  price_version: string;
+  cost_micros: string;
+  at: string;
+}
+
+/** One lane's share of a write by its owner. */
+export interface LaneWrite {
+  conversationId: string;
+  epoch: string;
+  /** Counts from 1 in an epoch; a number that was written is not written again. */
+  writeNo: number;
+  runId: string;
+  events: EventBody[];
+  /** Null: as it is. A terminal one settles the run and frees the lane. */
+  status: Exclude<RunStatus, 'queued'> | null;
+  error: { code: RunErrorCode; error: string } | null;
+  /** The assistant's message, exactly when the status is `completed`. */
+  message: { id: string; content: string } | null;
+}
+
+export interface LaneWritten {
+  firstSeq: number;
+  /** The lane was freed, and more is queued in it. */
+  isReady: boolean;
+}
+
+/** By conversation; one that is missing belongs to another owner, or has had this write. */
+export async function writeRuns(
+  db: Database,
+  lanes: LaneWrite[],
+  ledger: LedgerRow[],
+  at: Date,
+): Promise<Map<string, LaneWritten>> {
+  const eventLanes: string[] = [];
+  const offsets: number[] = [];
+  const types: string[] = [];
+  const data: string[] = [];
+  for (const lane of lanes) {
+    lane.events.forEach((event, offset) => {
+      eventLanes.push(lane.conversationId);
+      offsets.push(offset);
+      types.push(event.type);
+      data.push(JSON.stringify(event.data));
+    });
+  }
+  const rows = await db.sql<{ conversation_id: string; first_seq: bigint; is_ready: boolean }[]>`
+    select * from write_runs(${at}, ${lanes.map((lane) => lane.conversationId)}::uuid[],
+      ${lanes.map((lane) => lane.epoch)}::bigint[], ${lanes.map((lane) => lane.writeNo)}::integer[],
+      ${lanes.map((lane) => lane.events.length)}::integer[], ${lanes.map((lane) => lane.runId)}::uuid[],
+      ${lanes.map((lane) => lane.status)}::text[], ${lanes.map((lane) => lane.error?.code ?? null)}::text[],
+      ${lanes.map((lane) => lane.error?.error ?? null)}::text[], ${lanes.map((lane) => lane.message?.id ?? null)}::uuid[],
+      ${lanes.map((lane) => lane.message?.content ?? null)}::text[], ${eventLanes}::uuid[], ${offsets}::integer[],
+      ${types}::text[], ${data}::text[], ${ledger.length === 0 ? null : JSON.stringify(ledger)})`;
+  return new Map(
+    rows.map((row) => [row.conversation_id, { firstSeq: Number(row.first_seq), isReady: row.is_ready }]),
+  );
+}
+
+/** Whether a write whose answer was lost is in the database. */
+export async function wasWritten(db: Database, lane: LaneWrite): Promise<boolean> {
+  const rows = await db.sql`
+    select 1 from lanes
+    where conversation_id = ${lane.conversationId} and epoch = ${lane.epoch}::bigint and write_no = ${lane.writeNo}`;
+  return rows.length > 0;
+}
+
+export async function recordUsage(db: Database, ledger: LedgerRow[]): Promise<void> {
+  await db.sql`select record_usage(${JSON.stringify(ledger)})`;
+}
+
+export interface EndedAttempt {
+  conversationId: string;
+  /** Null: whatever it is. */
+  epoch: string | null;
+  /** Told in `run.retrying`. */
+  reason: string;
+  /** After so many attempts the run fails; null = it may always be tried again. */
+  maxAttempts: number | null;
+  error: { code: RunErrorCode; error: string };
+  delayMs: number;
+}
+
+/** The run waits for its next attempt, or has ended: which of them, the event says. Null: the lane was another owner's. */
+export async function endAttempt(db: Database, attempt: EndedAttempt) {
+  const rows = await db.sql<EventRow[]>`
+    select * from end_attempt(${attempt.conversationId}, ${attempt.epoch}::bigint, ${attempt.reason},
+      ${attempt.maxAttempts}, ${attempt.error.code}, ${attempt.error.error}, ${attempt.delayMs}, ${new Date()})`;
+  return rows[0] ? eventOf(rows[0]) : null;
+}
+
+export interface ReapRequest {
+  /** A node that has just been started, so that what its earlier process held is free; null = none. */
+  startedNodeId: string | null;
+  leaseMs: number;
+  maxAttempts: number;
+  /** Why a run fails that was lost too often. */
+  errorText: string;
+}
+
+/** Ends the attempts of nodes that are gone. */
+export async function reapLanes(db: Database, request: ReapRequest) {
+  const rows = await db.sql<EventRow[]>`
+    select * from reap_lanes(
+      ${request.startedNodeId}, ${request.leaseMs}, ${request.maxAttempts}, ${request.errorText}, ${new Date()})`;
+  return rows.map(eventOf);
+}
+
+export interface OwnedLane {
+  conversationId: string;
+  epoch: string;
+  runId: string;
+  cancelRequested: boolean;
+}
+
+/** What the database says that a node executes. */
+export async function ownedLanes(db: Database, nodeId: string): Promise<OwnedLane[]> {
+  return db.sql<OwnedLane[]>`
+    select l.conversation_id as "conversationId", l.epoch::text, l.run_id as "runId",
+      r.cancel_requested_at is not null as "cancelRequested"
+    from lanes l join runs r on r.id = l.run_id where l.node_id = ${nodeId} and l.state = 'running'`;
+}
