@@ -1,13 +1,12 @@
 import { requireEdit } from '../domain/access.ts';
-import { notFound } from '../domain/errors.ts';
 import type { Cursors } from '../domain/paging.ts';
 import type { AgentStore } from '../store/agents.ts';
-import { deleteConversation, listConversations, listMessages } from '../store/conversations.ts';
+import { listConversations, listMessages } from '../store/conversations.ts';
 import type { Database } from '../store/database.ts';
+import { closeConversation } from '../store/run-life.ts';
 import type { ConversationsService } from './api.ts';
-import type { Cancel } from './cancel.ts';
-import type { Hub } from './hub.ts';
 import { pageById } from './paging.ts';
+import type { RunLife } from './run-life.ts';
 import { visibleAgent } from './visible-agent.ts';
 import { visibleConversation } from './visible-conversation.ts';
 
@@ -15,12 +14,11 @@ export interface ConversationsDependencies {
   db: Database;
   agents: AgentStore;
   cursors: Cursors;
-  hub: Hub;
-  cancel: Cancel;
+  life: Pick<RunLife, 'signal' | 'publish'>;
 }
 
 export function createConversations(deps: ConversationsDependencies): ConversationsService {
-  const { db, agents, cursors, cancel } = deps;
+  const { db, agents, cursors, life } = deps;
   return {
     async listForAgent(p, agentId, query) {
       await visibleAgent(agents, p, agentId);
@@ -34,9 +32,11 @@ export function createConversations(deps: ConversationsDependencies): Conversati
     async remove(p, id) {
       await visibleConversation(db, p, id);
       requireEdit(p);
-      if (!(await deleteConversation(db, id))) throw notFound();
-      // What is under way in it ends; the reaper does the same should the process die in between.
-      db.afterCommit(() => void cancel.allOf({ conversationId: id }));
+      const { runningRunId, cancelled } = await closeConversation(db, id);
+      db.afterCommit(() => {
+        life.publish.written(cancelled);
+        if (runningRunId) life.signal(runningRunId);
+      });
     },
 
     async messages(p, id, query) {

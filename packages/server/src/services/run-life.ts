@@ -1,20 +1,26 @@
-import type { ConversationEvent, EventBody, EventUsage } from '../domain/events.ts';
+import type { EventBody, EventUsage } from '../domain/events.ts';
 import type { RunError } from '../domain/errors.ts';
+import { newId } from '../domain/ids.ts';
+import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
 import { formatMicros } from '../domain/money.ts';
-import type { Run, RunUsage, TerminalStatus } from '../domain/nouns.ts';
+import type { RunUsage, TerminalStatus } from '../domain/nouns.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
 import type { Database } from '../store/database.ts';
-import { leaveNode, touchNode } from '../store/nodes.ts';
-import * as store from '../store/run-life.ts';
-import { orphanedRuns } from '../store/runs.ts';
 import { compactDeltas } from '../store/events.ts';
-import { limits } from '../domain/limits.ts';
+import * as lanes from '../store/lanes.ts';
+import type { Claim, LedgerRow, OwnedLane } from '../store/lanes.ts';
+import { buryNodes, leaveNode, touchNode } from '../store/nodes.ts';
+import * as permissions from '../store/permissions.ts';
+import { bindDeployment, cancelRequests, orphanedRuns } from '../store/runs.ts';
+import type { RunOutcome } from './api.ts';
 import type { Hub } from './hub.ts';
 import type { Outcomes } from './outcomes.ts';
-import { createAppender, publish, type RunWriter } from './run-writer.ts';
+import { createPublish, type Publish } from './publish.ts';
+import { createRunWriters, type RunWriter } from './run-writer.ts';
 
-export type { Claim, LedgerRow } from '../store/run-life.ts';
+export type { Claim, LedgerRow, OwnedLane } from '../store/lanes.ts';
+export type { AskedPermission } from '../store/permissions.ts';
 export type { RunWriter } from './run-writer.ts';
 
 export interface Settlement {
@@ -25,35 +31,53 @@ export interface Settlement {
   usage: RunUsage;
 }
 
-export interface Signal {
-  runId: string;
-  cancelRequested: boolean;
-  requestId: string | null;
-  option: string | null;
+export interface GivenUp {
+  /** Told in `run.retrying`. */
+  reason: string;
+  /** After so many attempts the run fails; null = it may always be tried again. */
+  maxAttempts: number | null;
+  /** Why the run fails when it may not. */
+  error: RunError;
+  delayMs: number;
 }
 
-/** What the runtime does to runs: claim, write, settle, keep the lease. Edges never come here. */
+/** What the runtime does to runs: claim, write, settle, keep them alive. Edges never come here. */
 export interface RunLife {
-  /** Told of every conversation that became ready, here or on another replica. */
-  onReady(listener: (conversationId: string) => void): void;
-  /** Told of runs that somebody wants to stop or has answered. */
-  onSignal(listener: (runIds: string[]) => void): void;
+  readonly publish: Publish;
+  /** Told of every conversation that became ready, here or on another replica; null = there may be some. */
+  onReady(listener: (conversationIds: string[] | null) => void): void;
+  /** Told of runs that somebody wants to stop or has answered; null = there may be some. */
+  onSignal(listener: (runIds: string[] | null) => void): void;
   ready(conversationId: string): void;
   signal(runId: string): void;
-  claim(conversationIds: string[] | null, max: number): Promise<store.Claim[]>;
-  open(claim: store.Claim): RunWriter;
+  isWatched(conversationId: string): boolean;
+
+  claim(conversationIds: string[] | null, max: number): Promise<Claim[]>;
+  open(claim: Claim): RunWriter;
   /** False: the lane is another owner's, and nothing was written. */
   settle(writer: RunWriter, settlement: Settlement): Promise<boolean>;
-  setAwaiting(writer: RunWriter, requestId: string | null): Promise<boolean>;
-  signalsOf(runIds: string[]): Promise<Signal[]>;
-  /** Usage that came after its run was settled. */
-  recordLateUsage(rows: store.LedgerRow[]): Promise<void>;
-  /** Renews this node's leases and its sign of life; resolves with the conversations still held. */
-  renew(): Promise<Set<string>>;
-  /** Gives up what an earlier process of this node held, so that it is taken over at once. */
-  release(): Promise<void>;
+  /** The present attempt is over; the run is tried again, or has failed, or is cancelled. */
+  endAttempt(claim: Pick<Claim, 'conversationId' | 'epoch'>, givenUp: GivenUp): Promise<void>;
+  bindDeployment(runId: string, deploymentId: string): Promise<void>;
+  askPermission(asked: permissions.AskedPermission): Promise<void>;
+  cancelPermission(runId: string, requestId: string): Promise<void>;
+  /** Those of the runs that somebody wants to stop. */
+  cancelRequests(runIds: string[]): Promise<string[]>;
+  answers(runIds: string[]): Promise<{ runId: string; requestId: string; optionId: string }[]>;
+  /** Usage that came after its run had ended. */
+  recordLateUsage(rows: LedgerRow[]): Promise<void>;
+
+  /**
+   * Says that this node lives; whoever does not say so for a lease's time has lost its runs. False: this node was
+   * taken for dead meanwhile (or is new).
+   */
+  beat(): Promise<boolean>;
+  /** Ends the attempts of nodes that are gone, and of this one when it has just been started. */
+  reap(options: { isStart: boolean; maxAttempts: number }): Promise<number>;
+  /** What the database says that this node executes. */
+  owned(): Promise<OwnedLane[]>;
   leave(): Promise<void>;
-  /** Runs of deleted conversations and agents. */
+  /** Unfinished runs of deleted conversations and agents. */
   orphans(): Promise<{ id: string; conversationId: string }[]>;
   compact(): Promise<number>;
 }
@@ -65,6 +89,7 @@ export interface RunLifeOptions {
   doorbell: Doorbell;
   nodeId: string;
   leaseMs: number;
+  runTimeoutMs: number;
   log: Log;
 }
 
@@ -77,99 +102,103 @@ export function usageOfEvent(usage: RunUsage): EventUsage {
 }
 
 export function createRunLife(options: RunLifeOptions): RunLife {
-  const { db, hub, outcomes, doorbell, nodeId, leaseMs, log } = options;
-  // Two missed renewals of a lease that is renewed three times in its time: a node that is silent so long is gone.
-  const nodeDeadMs = leaseMs * 2;
-  const readyListeners: ((conversationId: string) => void)[] = [];
-  const signalListeners: ((runIds: string[]) => void)[] = [];
-  const ringEvents = (conversationId: string) => doorbell.ring('events', conversationId);
-  const appender = createAppender(db, hub, ringEvents, log);
+  const { db, hub, outcomes, doorbell, nodeId, leaseMs, runTimeoutMs, log } = options;
+  const readyListeners: ((conversationIds: string[] | null) => void)[] = [];
+  const signalListeners: ((runIds: string[] | null) => void)[] = [];
+  const publish = createPublish(hub, doorbell);
+  const writers = createRunWriters(db, publish, log);
+  let peers = 0;
 
-  doorbell.on('lanes', (ids) => {
-    for (const id of ids) for (const listener of readyListeners) listener(id);
+  const tellReady = (ids: string[] | null) => readyListeners.forEach((listener) => listener(ids));
+  const tellSignal = (ids: string[] | null) => signalListeners.forEach((listener) => listener(ids));
+  doorbell.on('lanes', tellReady);
+  doorbell.on('cancel', tellSignal);
+  doorbell.onReconnect(() => {
+    tellReady(null);
+    tellSignal(null);
   });
-  doorbell.on('cancel', (ids) => {
-    for (const listener of signalListeners) listener(ids);
-  });
-
-  function ready(conversationId: string): void {
-    for (const listener of readyListeners) listener(conversationId);
-    doorbell.ring('lanes', conversationId);
-  }
 
   return {
+    publish,
     onReady: (listener) => void readyListeners.push(listener),
     onSignal: (listener) => void signalListeners.push(listener),
-    ready,
+    ready(conversationId) {
+      tellReady([conversationId]);
+      doorbell.ring('lanes', conversationId);
+    },
     signal(runId) {
-      for (const listener of signalListeners) listener([runId]);
+      tellSignal([runId]);
       doorbell.ring('cancel', runId);
     },
+    // Who follows on another replica is not known here.
+    isWatched: (conversationId) => peers > 0 || hub.isWatched(conversationId),
 
     async claim(conversationIds, max) {
-      const claims = await store.claimLanes(db, { nodeId, leaseMs, nodeDeadMs, conversationIds, max });
+      const messageIds = Array.from({ length: max }, newId);
+      const claims = await lanes.claimLanes(db, { nodeId, conversationIds, messageIds, runTimeoutMs });
       for (const claim of claims) {
-        if (claim.isTakeover) continue;
         const { runId, attempt, deploymentId } = claim;
-        const started: EventBody = { type: 'run.started', data: { runId, attempt, deploymentId } };
-        publish(hub, ringEvents, claim, [started], claim.startSeq, claim.at);
+        publish(
+          claim,
+          [{ type: 'run.started', data: { runId, attempt, deploymentId } }],
+          claim.seq,
+          claim.at,
+        );
       }
       return claims;
     },
-
-    open: (claim) => appender.open(claim),
+    open: (claim) => writers.open(claim),
 
     async settle(writer, settlement) {
       const { claim } = writer;
-      const rest = await writer.close();
       const at = new Date();
-      const events = [...rest.events, ...endEvents(claim, settlement, at)];
-      const settled = await store.settleRun(db, {
-        conversationId: claim.conversationId,
-        epoch: claim.epoch,
-        runId: claim.runId,
-        orgId: claim.orgId,
-        agentId: claim.agentId,
-        status: settlement.status,
-        error: settlement.error,
-        inputTokens: settlement.usage.inputTokens,
-        outputTokens: settlement.usage.outputTokens,
-        costMicros: settlement.usage.costMicros,
-        message: settlement.message,
-        events,
-        at,
-        ledger: rest.ledger,
-      });
-      if (!settled) {
-        if (rest.ledger.length > 0) await store.recordUsage(db, rest.ledger);
-        return false;
-      }
-      publish(hub, ringEvents, claim, events, settled.firstSeq, at);
-      outcomes.settle(outcomeOf(claim, settlement, at));
-      if (settled.isReady) ready(claim.conversationId);
+      const { status, error } = settlement;
+      const message = settlement.message && { ...settlement.message, createdAt: at };
+      const settled = await writer.settle({ status, error, message }, endEvents(claim, settlement, at));
+      if (!settled) return false;
+      outcomes.settle(outcomeOf(claim, settlement, at, settled.at));
+      if (settled.isReady) this.ready(claim.conversationId);
       return true;
     },
 
-    setAwaiting: (writer, requestId) =>
-      store.setAwaiting(db, writer.claim.conversationId, writer.claim.epoch, writer.claim.runId, requestId),
-    signalsOf: (runIds) => store.signalsOf(db, runIds),
-    recordLateUsage: (rows) => store.recordUsage(db, rows),
+    async endAttempt({ conversationId, epoch }, givenUp) {
+      const event = await lanes.endAttempt(db, { conversationId, epoch, ...givenUp });
+      if (!event) return;
+      publish.written([event]);
+      this.ready(conversationId);
+    },
 
-    async renew() {
-      const others = await touchNode(db, nodeId, nodeDeadMs);
+    bindDeployment: (runId, deploymentId) => bindDeployment(db, runId, deploymentId),
+    askPermission: (asked) => permissions.insertPermission(db, asked),
+    cancelPermission: (runId, requestId) => permissions.cancelPermission(db, runId, requestId),
+    answers: (runIds) => permissions.answeredPermissions(db, runIds),
+    cancelRequests: (runIds) => cancelRequests(db, runIds),
+    recordLateUsage: (rows) => lanes.recordUsage(db, rows),
+
+    async beat() {
+      const { others, wasKnown } = await touchNode(db, nodeId, leaseMs);
+      peers = others;
       doorbell.setPeers(others);
-      return store.renewLeases(db, nodeId, leaseMs);
+      return wasKnown;
     },
-    async release() {
-      await store.releaseLeases(db, nodeId);
+    async reap({ isStart, maxAttempts }) {
+      const errorText = `The service lost the run ${maxAttempts === 1 ? 'once' : `${maxAttempts} times`}; it is not tried again.`;
+      const startedNodeId = isStart ? nodeId : null;
+      const events = await lanes.reapLanes(db, { startedNodeId, leaseMs, maxAttempts, errorText });
+      publish.written(events);
+      for (const event of events) this.ready(event.conversationId);
+      // After their runs, so that an agent without a node never has a run that executes.
+      await buryNodes(db, nodeId, leaseMs);
+      return events.length;
     },
+    owned: () => lanes.ownedLanes(db, nodeId),
     leave: () => leaveNode(db, nodeId),
     orphans: () => orphanedRuns(db, 100),
     compact: () => compactDeltas(db, limits.deltaRetentionHours, 200),
   };
 }
 
-function endEvents(claim: store.Claim, settlement: Settlement, at: Date): EventBody[] {
+function endEvents(claim: Claim, settlement: Settlement, at: Date): EventBody[] {
   const { runId, agentId, conversationId } = claim;
   const usage = usageOfEvent(settlement.usage);
   const { message } = settlement;
@@ -177,48 +206,21 @@ function endEvents(claim: store.Claim, settlement: Settlement, at: Date): EventB
   if (settlement.status === 'failed' || !message) {
     return [{ type: 'run.failed', data: { runId, error: settlement.error!, usage } }];
   }
-  const data = {
-    ...message,
-    agentId,
-    conversationId,
-    runId,
-    role: 'assistant' as const,
-    createdAt: at.toISOString(),
-  };
+  const role = 'assistant' as const;
+  const data = { ...message, agentId, conversationId, runId, role, createdAt: at.toISOString() };
   return [
     { type: 'message.created', data },
     { type: 'run.completed', data: { runId, messageId: message.id, usage } },
   ];
 }
 
-function outcomeOf(claim: store.Claim, settlement: Settlement, at: Date) {
-  const { runId, agentId, conversationId, orgId, deploymentId, attempt } = claim;
-  const run: Run = {
-    id: runId,
-    agentId,
-    orgId,
-    conversationId,
-    deploymentId,
-    status: settlement.status,
-    attempt,
-    error: settlement.error,
-    usage: settlement.usage,
-    createdAt: claim.createdAt,
-    startedAt: claim.startedAt,
-    endedAt: at,
-  };
-  const { message } = settlement;
+function outcomeOf(claim: Claim, settlement: Settlement, createdAt: Date, endedAt: Date): RunOutcome {
+  const { runId, agentId, conversationId, orgId, deploymentId, attempt, startedAt } = claim;
+  const { status, error, usage, message } = settlement;
+  const place = { agentId, conversationId };
+  const times = { createdAt: claim.createdAt, startedAt, endedAt };
   return {
-    run,
-    message: message && {
-      ...message,
-      agentId,
-      conversationId,
-      runId,
-      role: 'assistant' as const,
-      createdAt: at,
-    },
+    run: { id: runId, ...place, orgId, deploymentId, status, attempt, error, usage, ...times },
+    message: message && { ...message, ...place, runId, role: 'assistant', createdAt },
   };
 }
-
-export type { ConversationEvent };

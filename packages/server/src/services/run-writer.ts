@@ -40,6 +40,7 @@ interface Writer {
   ledger: LedgerRow[];
   status: LaneWrite['status'];
   end: WriterEnd | null;
+  isClosed: boolean;
   onSettled: ((settled: Settled) => void) | null;
   waiters: (() => void)[];
 }
@@ -56,7 +57,11 @@ const MAX_TRIES = 30;
  * Joins what all runs of this process write: one statement is under way at a time, the next one takes everything that
  * came meanwhile. An idle process therefore writes at once, a busy one in large batches with one commit each.
  */
-export function createRunWriters(db: Database, publish: Publish, log: Log): { open(claim: Claim): RunWriter } {
+export function createRunWriters(
+  db: Database,
+  publish: Publish,
+  log: Log,
+): { open(claim: Claim): RunWriter } {
   const dirty = new Set<Writer>();
   let isRunning = false;
 
@@ -92,7 +97,8 @@ export function createRunWriters(db: Database, publish: Publish, log: Log): { op
     for (let tries = 1; ; tries += 1) {
       try {
         const written = await db.outside(() => writeRuns(db, lanes, ledger, at));
-        for (const share of shares) await conclude(share, written.get(share.lane.conversationId), at, tries > 1);
+        for (const share of shares)
+          await conclude(share, written.get(share.lane.conversationId), at, tries > 1);
         return;
       } catch (error) {
         const isRefused = isRefusal(error);
@@ -141,6 +147,7 @@ export function createRunWriters(db: Database, publish: Publish, log: Log): { op
         ledger: [],
         status: null,
         end: null,
+        isClosed: false,
         onSettled: null,
         waiters: [],
       };
@@ -182,9 +189,13 @@ export function createRunWriters(db: Database, publish: Publish, log: Log): { op
 }
 
 function takeShare(writer: Writer): Share | null {
-  if (writer.events.length === 0 && writer.status === null && writer.end === null) return null;
+  if (writer.isClosed || (writer.events.length === 0 && writer.status === null && writer.end === null)) {
+    return null;
+  }
   const { claim, end } = writer;
   writer.writeNo += 1;
+  // After it only usage can follow, which belongs to no lane.
+  writer.isClosed = end !== null;
   const lane: LaneWrite = {
     conversationId: claim.conversationId,
     epoch: claim.epoch,
@@ -216,4 +227,3 @@ function isRefusal(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   return /^(21|22|23|42|54)[0-9A-Z]{3}$/.test(code);
 }
-

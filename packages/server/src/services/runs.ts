@@ -3,14 +3,14 @@ import type { EventBody } from '../domain/events.ts';
 import { DomainError, invalid, notFound } from '../domain/errors.ts';
 import { isId, newId } from '../domain/ids.ts';
 import { limits } from '../domain/limits.ts';
-import type { Principal, Run } from '../domain/nouns.ts';
 import { isTerminal } from '../domain/nouns.ts';
 import type { Cursors } from '../domain/paging.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
 import { requireStorable } from '../domain/text.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { Database } from '../store/database.ts';
-import { acceptRun, respondRun, type AcceptResult } from '../store/run-life.ts';
+import { findPermission, respondPermission } from '../store/permissions.ts';
+import { acceptRun, type Refusal } from '../store/run-life.ts';
 import { assistantMessage, findRun, listRuns } from '../store/runs.ts';
 import type { Accepted, RunOutcome, RunsService, SendInput } from './api.ts';
 import type { Cancel } from './cancel.ts';
@@ -18,7 +18,6 @@ import type { Hub } from './hub.ts';
 import type { Outcomes } from './outcomes.ts';
 import { pageById } from './paging.ts';
 import type { RunLife } from './run-life.ts';
-import { publish } from './run-writer.ts';
 import { visibleAgent } from './visible-agent.ts';
 import { visibleRun } from './visible-conversation.ts';
 
@@ -40,7 +39,6 @@ const TITLE_CHARS = 80;
 
 export function createRuns(deps: RunsDependencies): RunsService {
   const { db, agents, cursors, hub, outcomes, doorbell, life, cancel } = deps;
-  const ringEvents = (conversationId: string) => doorbell.ring('events', conversationId);
 
   /** Runs that another replica may have ended are read for those who wait here. */
   async function recheck(conversationId: string | null): Promise<void> {
@@ -49,6 +47,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
       if (outcome && isTerminal(outcome.run.status)) outcomes.settle(outcome);
     }
   }
+  life.publish.onEnded((conversationId) => void recheck(conversationId));
   doorbell.on('events', (ids) => {
     for (const id of ids) {
       hub.stale(id);
@@ -104,9 +103,13 @@ export function createRuns(deps: RunsDependencies): RunsService {
       }
       if (accepted.result !== 'accepted') throw refusal(accepted.result);
       outcomes.expect(runId, { ...place, firstSeq: accepted.firstSeq });
-      publish(hub, ringEvents, { conversationId, runId }, events, accepted.firstSeq, at);
-      life.ready(conversationId);
-      if (accepted.interruptedRunId) life.signal(accepted.interruptedRunId);
+      // Inside a transaction of the caller's nobody may hear of it before the commit.
+      db.afterCommit(() => {
+        life.publish.written(accepted.cancelled);
+        life.publish({ conversationId, runId }, events, accepted.firstSeq, at);
+        life.ready(conversationId);
+        if (accepted.interruptedRunId) life.signal(accepted.interruptedRunId);
+      });
       return { runId, conversationId, agentId: input.agentId, replayed: false } satisfies Accepted;
     },
 
@@ -132,9 +135,17 @@ export function createRuns(deps: RunsDependencies): RunsService {
 
     async respond(p, runId, input) {
       await visibleRun(db, p, runId);
-      if (!(await respondRun(db, runId, input.requestId, input.optionId))) {
-        throw new DomainError('conflict', 'The run does not wait for an answer to this request.');
+      const asked = await findPermission(db, runId, input.requestId);
+      if (!asked)
+        throw invalid('requestId', 'is no request of this run; see its event permission.requested.');
+      if (!asked.options.some((option) => option.optionId === input.optionId)) {
+        const offered = asked.options.map((option) => option.optionId).join(', ');
+        throw invalid('optionId', `must be one of the options that were offered: ${offered}.`);
       }
+      const written = await respondPermission(db, runId, input.requestId, input.optionId);
+      if (!written)
+        throw new DomainError('conflict', 'The run does not wait for an answer to this request any more.');
+      life.publish.written(written);
       life.signal(runId);
       return visibleRun(db, p, runId);
     },
@@ -196,7 +207,7 @@ function acceptEvents(
   ];
 }
 
-function refusal(result: Exclude<AcceptResult['result'], 'accepted' | 'replayed'>): DomainError {
+function refusal(result: Refusal): DomainError {
   switch (result) {
     case 'not_found':
       return notFound();
@@ -224,5 +235,3 @@ function refusal(result: Exclude<AcceptResult['result'], 'accepted' | 'replayed'
       );
   }
 }
-
-export type { Principal, Run };

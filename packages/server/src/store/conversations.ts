@@ -51,13 +51,6 @@ export async function listConversations(
   return rows.map(conversationOf);
 }
 
-/** False when it was deleted before. */
-export async function deleteConversation(db: Database, id: string): Promise<boolean> {
-  const rows = await db.sql`
-    update conversations set deleted_at = now() where id = ${id} and deleted_at is null returning id`;
-  return rows.length > 0;
-}
-
 interface MessageRow {
   id: string;
   agent_id: string;

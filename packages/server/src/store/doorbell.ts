@@ -18,7 +18,7 @@ const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys'];
  * A doorbell over LISTEN and NOTIFY. A payload is `<replica> <topic> <id> <id> …`; what a replica hears of itself is
  * dropped. Resolves once it listens.
  */
-export async function createDoorbell(db: Database, log: Log): Promise<Doorbell> {
+export async function openDoorbell(db: Database, log: Log): Promise<Doorbell> {
   const sql = db.outside(() => db.sql);
   const self = newId();
   const handlers = new Map<Topic, ((ids: string[]) => void)[]>(topics.map((topic) => [topic, []]));

@@ -99,3 +99,14 @@ export async function endOfRun(db: Database, runId: string): Promise<number> {
     where run_id = ${runId} and type in ('run.completed', 'run.failed', 'run.cancelled')`;
   return Number(row?.seq ?? 0n);
 }
+
+/** What runs that have no message had streamed under their last message id. */
+export async function unansweredText(db: Database, runIds: string[]): Promise<Map<string, string>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await db.sql<{ run_id: string; text: string }[]>`
+    select e.run_id, string_agg(e.data->>'text', '' order by e.seq) as text
+    from events e join runs r on r.id = e.run_id
+    where e.run_id = any (${runIds}::uuid[]) and e.type = 'message.delta' and e.data->>'messageId' = r.message_id::text
+    group by e.run_id`;
+  return new Map(rows.map((row) => [row.run_id, row.text]));
+}

@@ -98,7 +98,7 @@ export interface LaneWrite {
   status: Exclude<RunStatus, 'queued'> | null;
   error: { code: RunErrorCode; error: string } | null;
   /** The assistant's message, exactly when the status is `completed`. */
-  message: { id: string; content: string } | null;
+  message: { id: string; content: string; createdAt: Date } | null;
 }
 
 export interface LaneWritten {
@@ -132,7 +132,8 @@ export async function writeRuns(
       ${lanes.map((lane) => lane.events.length)}::integer[], ${lanes.map((lane) => lane.runId)}::uuid[],
       ${lanes.map((lane) => lane.status)}::text[], ${lanes.map((lane) => lane.error?.code ?? null)}::text[],
       ${lanes.map((lane) => lane.error?.error ?? null)}::text[], ${lanes.map((lane) => lane.message?.id ?? null)}::uuid[],
-      ${lanes.map((lane) => lane.message?.content ?? null)}::text[], ${eventLanes}::uuid[], ${offsets}::integer[],
+      ${lanes.map((lane) => lane.message?.content ?? null)}::text[],
+      ${lanes.map((lane) => lane.message?.createdAt.toISOString() ?? null)}::text[]::timestamptz[], ${eventLanes}::uuid[], ${offsets}::integer[],
       ${types}::text[], ${data}::text[], ${ledger.length === 0 ? null : JSON.stringify(ledger)})`;
   return new Map(
     rows.map((row) => [row.conversation_id, { firstSeq: Number(row.first_seq), isReady: row.is_ready }]),

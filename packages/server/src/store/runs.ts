@@ -114,3 +114,16 @@ export async function assistantMessage(db: Database, runId: string): Promise<Mes
     createdAt: row.created_at,
   };
 }
+
+/** The deployment that a run executes, when it had none at its start; it keeps it for all its attempts. */
+export async function bindDeployment(db: Database, runId: string, deploymentId: string): Promise<void> {
+  await db.sql`update runs set deployment_id = ${deploymentId} where id = ${runId} and deployment_id is null`;
+}
+
+/** Those of the runs that are under way and that somebody wants to stop. */
+export async function cancelRequests(db: Database, runIds: string[]): Promise<string[]> {
+  const rows = await db.sql<{ id: string }[]>`
+    select id from runs where id = any (${runIds}::uuid[]) and cancel_requested_at is not null
+      and status in ('running', 'awaiting_input')`;
+  return rows.map((row) => row.id);
+}

@@ -262,7 +262,7 @@ $$;
 create function write_runs(
   p_at timestamptz, p_conversations uuid[], p_epochs bigint[], p_write_nos integer[], p_counts integer[], p_runs uuid[],
   p_statuses text[], p_error_codes text[], p_error_texts text[], p_messages uuid[], p_contents text[],
-  p_event_lanes uuid[], p_event_offsets integer[], p_event_types text[], p_event_data text[], p_ledger text
+  p_message_ats timestamptz[], p_event_lanes uuid[], p_event_offsets integer[], p_event_types text[], p_event_data text[], p_ledger text
 ) returns table (conversation_id uuid, first_seq bigint, is_ready boolean)
 language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_column
@@ -274,8 +274,9 @@ begin
     with batch as (
       select *, status in ('completed', 'failed', 'cancelled') as settles
         from unnest(p_conversations, p_epochs, p_write_nos, p_counts, p_runs, p_statuses, p_error_codes, p_error_texts,
-                    p_messages, p_contents)
-          as b (conversation_id, epoch, write_no, count, run_id, status, error_code, error_text, message_id, content)
+                    p_messages, p_contents, p_message_ats)
+          as b (conversation_id, epoch, write_no, count, run_id, status, error_code, error_text, message_id, content,
+                message_at)
     ), lane as (
       update lanes l set
         next_seq = l.next_seq + b.count, write_no = b.write_no,
@@ -295,7 +296,7 @@ begin
         where r.id = b.run_id and b.status is not null
     ), message as (
       insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, created_at)
-        select b.message_id, l.org_id, l.agent_id, b.conversation_id, b.run_id, 'assistant', b.content, p_at
+        select b.message_id, l.org_id, l.agent_id, b.conversation_id, b.run_id, 'assistant', b.content, b.message_at
           from batch b join lane l on l.conversation_id = b.conversation_id where b.status = 'completed'
     ), event as (
       insert into events (conversation_id, seq, run_id, type, data, at)

@@ -1,0 +1,34 @@
+import { chmod, rm } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { ModelCaller, ModelGateway } from '../domain/ports/model-gateway.ts';
+
+export interface GatewaySocket {
+  close(): void;
+}
+
+/** Longer than a harness keeps an idle connection, so that the server never closes one under a request. */
+const KEEP_ALIVE_MS = 120_000;
+
+/** The model gateway on a Unix socket of one sandbox: who calls is known from the socket (docs/design/sandbox-launch.md). */
+export async function openGatewaySocket(
+  path: string,
+  gateway: ModelGateway,
+  caller: ModelCaller,
+): Promise<GatewaySocket> {
+  await rm(path, { force: true });
+  const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: 0 }, (request, response) =>
+    gateway.handle(caller, request, response),
+  );
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(path, resolve);
+  });
+  // The sandbox's user is another one; the folder around it is open for nobody else.
+  await chmod(path, 0o666);
+  return {
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}

@@ -1,0 +1,196 @@
+import type { RunError } from '../domain/errors.ts';
+import type { Log } from '../domain/log.ts';
+import { defaultManifest, type Manifest } from '../domain/manifest.ts';
+import type { HarnessConnection, TurnResult } from '../domain/ports/harness.ts';
+import type { Claim, RunLife } from '../services/run-life.ts';
+import type { TurnHistory } from '../services/turn-history.ts';
+import type { Hold, Keeper } from './keeper.ts';
+import { Permissions } from './permissions.ts';
+import { SandboxStartError } from './sandbox-start.ts';
+import type { Turn } from './turn.ts';
+
+export interface RunnerDependencies {
+  life: RunLife;
+  keeper: Keeper;
+  history: TurnHistory;
+  /** An agent's active deployment; a first one that is still being made is waited for. Null = there is none to come. */
+  waitForActive: (
+    agentId: string,
+    signal: AbortSignal,
+  ) => Promise<{ id: string; commit: string; manifest: Manifest } | null>;
+  maxAttempts: number;
+  log: Log;
+  /** How long a harness may take to stop before its sandbox is ended. */
+  stopGraceMs?: number;
+}
+
+const STOP_GRACE_MS = 5_000;
+const START_TRIES = 3;
+const RETRY_DELAY_MS = 200;
+
+/** Executes one attempt of a run, from its sandbox to its end. Never rejects; every way out settles or gives up. */
+export async function runTurn(deps: RunnerDependencies, turn: Turn): Promise<void> {
+  const { claim } = turn;
+  const log = deps.log.child({ runId: claim.runId, agentId: claim.agentId });
+  try {
+    await execute(deps, turn);
+  } catch (error) {
+    if (turn.signal.aborted) return void (await endStopped(deps, turn).catch(report));
+    log.error('A turn failed inside the service.', { error: String(error), stack: (error as Error).stack });
+    const failure: RunError = { code: 'harness_error', error: 'The service failed to execute the turn.' };
+    await turn
+      .giveUp('The service failed to execute the turn.', deps.maxAttempts, failure, 1_000)
+      .catch(report);
+  }
+
+  /** The database does not answer: the upkeep finds the run without an owner and ends the attempt. */
+  function report(error: unknown): void {
+    log.error('A turn could not be ended.', { error: String(error) });
+  }
+}
+
+async function execute(deps: RunnerDependencies, turn: Turn): Promise<void> {
+  const { claim } = turn;
+  const deployment = await deploymentOf(deps, turn);
+  if (!deployment) {
+    return turn.settle('failed', {
+      code: 'deployment_missing',
+      error: 'The agent has no deployment that is ready; push to its repository or look at its deployments.',
+    });
+  }
+  const { agentId, orgId, slot, model, generation, conversationId } = claim;
+  const wish = { agentId, orgId, slot, model, generation, deployment };
+  const [hold, resume] = await Promise.all([
+    holdSandbox(deps, turn, wish),
+    claim.attempt > 1 ? deps.history.interrupted(claim.runId) : [],
+  ]);
+  if (!hold) return;
+  try {
+    turn.permissions = new Permissions(deps.life, turn.writer, deployment.manifest.permissions);
+    const prompt = hold.kept.connection.prompt({
+      conversationId,
+      content: claim.content,
+      history: () => deps.history.before(claim),
+      resume,
+      onUpdate: (update) => turn.log.take(update),
+      onPermission: (request) => turn.permissions!.ask(request),
+      signal: turn.signal,
+    });
+    const result = await stopped(prompt, turn.signal, deps.stopGraceMs ?? STOP_GRACE_MS);
+    if (result === 'ignored') await hold.kept.end('A harness did not stop when it was asked to.');
+    await conclude(deps, turn, hold, result === 'ignored' ? { outcome: 'cancelled' } : result);
+  } finally {
+    if (turn.stopReason === 'lost') closeSession(hold.kept.connection, conversationId);
+    hold.release();
+  }
+}
+
+async function deploymentOf(deps: RunnerDependencies, turn: Turn) {
+  const { claim } = turn;
+  if (claim.deploymentId !== null && claim.commit !== null) {
+    return { id: claim.deploymentId, commit: claim.commit, manifest: claim.manifest ?? defaultManifest };
+  }
+  const active = await deps.waitForActive(claim.agentId, turn.signal);
+  if (active) {
+    claim.deploymentId = active.id;
+    await deps.life.bindDeployment(claim.runId, active.id);
+  }
+  return active;
+}
+
+/** Null: it could not be had, and the run is settled. */
+async function holdSandbox(
+  deps: RunnerDependencies,
+  turn: Turn,
+  wish: Parameters<Keeper['hold']>[0],
+): Promise<Hold | null> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await deps.keeper.hold(wish, turn.claim.conversationId, turn.signal);
+    } catch (error) {
+      if (turn.signal.aborted || !(error instanceof SandboxStartError)) throw error;
+      if (tries === START_TRIES) {
+        await turn.settle('failed', { code: 'sandbox_unavailable', error: error.message });
+        return null;
+      }
+      await delay(RETRY_DELAY_MS * 4 ** tries, turn.signal);
+    }
+  }
+}
+
+/** The prompt's result, or `ignored` when it has not ended some time after the turn was stopped. */
+async function stopped(
+  prompt: Promise<TurnResult>,
+  signal: AbortSignal,
+  graceMs: number,
+): Promise<TurnResult | 'ignored'> {
+  let timer: NodeJS.Timeout | undefined;
+  let onAbort = () => {};
+  const ignored = new Promise<'ignored'>((resolve) => {
+    onAbort = () => (timer = setTimeout(() => resolve('ignored'), graceMs));
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+  });
+  try {
+    return await Promise.race([prompt, ignored]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+    clearTimeout(timer);
+    prompt.catch(() => undefined);
+  }
+}
+
+async function conclude(deps: RunnerDependencies, turn: Turn, hold: Hold, result: TurnResult): Promise<void> {
+  if (turn.stopReason !== null) return endStopped(deps, turn);
+  if (result.outcome === 'completed') return turn.settle('completed', null);
+  if (result.outcome === 'cancelled') {
+    return turn.settle('failed', { code: 'harness_error', error: 'The harness stopped the turn by itself.' });
+  }
+  const { code, message } = result;
+  if (code !== 'harness_exit') return turn.settle('failed', { code, error: message });
+  // The process is gone. What ended it decides whether the turn is to blame.
+  const exit = await hold.kept.gone.catch(() => null);
+  const failure: RunError = { code, error: message };
+  if (exit?.reason === 'oom') {
+    return turn.settle('failed', { code: 'sandbox_oom', error: 'The sandbox ran out of memory.' });
+  }
+  if (exit?.reason === 'disk_full') {
+    return turn.settle('failed', { code: 'sandbox_disk_full', error: "The agent's disk is full." });
+  }
+  const reason = hold.kept.endedBy ?? (exit?.reason === 'killed' ? 'The sandbox was ended.' : null);
+  if (reason === null) return turn.settle('failed', failure);
+  await turn.giveUp(reason, deps.maxAttempts, failure, RETRY_DELAY_MS);
+}
+
+async function endStopped(_deps: RunnerDependencies, turn: Turn): Promise<void> {
+  switch (turn.stopReason) {
+    case 'cancel':
+      return turn.settle('cancelled', null);
+    case 'timeout':
+      return turn.settle('failed', { code: 'timeout', error: 'The turn took longer than it may.' });
+    case 'drain': {
+      const error: RunError = { code: 'lost', error: 'The service was stopped.' };
+      return turn.giveUp('The service was stopped; the run goes on with its next start.', null, error, 0);
+    }
+    case 'lost':
+    case null:
+      return turn.abandon();
+  }
+}
+
+function closeSession(connection: HarnessConnection, conversationId: string): void {
+  connection.closeSession(conversationId);
+}
+
+function delay(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener('abort', done, { once: true });
+  });
+}
+
+export type { Claim };

@@ -1,0 +1,130 @@
+import type { Log } from '../domain/log.ts';
+import type { ModelGatewayHooks } from '../domain/ports/model-gateway.ts';
+import type { Cancel } from '../services/cancel.ts';
+import type { Claim, RunLife } from '../services/run-life.ts';
+import type { TurnHistory } from '../services/turn-history.ts';
+import { Keeper, type KeeperOptions } from './keeper.ts';
+import { runTurn, type RunnerDependencies } from './runner.ts';
+import { Scheduler } from './scheduler.ts';
+import { removeAgent } from './remove-agent.ts';
+import { Turn } from './turn.ts';
+import { Upkeep } from './upkeep.ts';
+import { createUsageHooks } from './usage.ts';
+
+export interface RuntimeDependencies extends Omit<KeeperOptions, 'log'> {
+  life: RunLife;
+  cancel: Cancel;
+  history: TurnHistory;
+  waitForActive: RunnerDependencies['waitForActive'];
+  maxConcurrentRuns: number;
+  runMaxAttempts: number;
+  leaseMs: number;
+  log: Log;
+  /** For tests; see the runner and the scheduler. */
+  stopGraceMs?: number;
+  pollMs?: number;
+}
+
+/** Where runs are executed: nothing of it can be asked by an edge. */
+export interface Runtime {
+  /** For the model gateway. */
+  hooks: ModelGatewayHooks;
+  /** Takes up what an earlier process left, ends its sandboxes, and begins to execute. */
+  start(): Promise<void>;
+  /** Cancels an agent's runs, ends its sandbox and deletes its volume. Idempotent. */
+  removeAgent(agentId: string): Promise<void>;
+  /** Claims nothing more; turns get `graceMs` to end, what is left goes on with the next start. Then all sandboxes end. */
+  drain(graceMs: number): Promise<void>;
+  stats(): { runningRuns: number; sandboxes: number };
+}
+
+export function createRuntime(deps: RuntimeDependencies): Runtime {
+  const { life, cancel, leaseMs, runMaxAttempts: maxAttempts, log } = deps;
+  /** By conversation: the turn that is under way. */
+  const turns = new Map<string, Turn>();
+  /** The same, and the last one of each conversation that is over, for usage that comes late. */
+  const lastTurns = new Map<string, Turn>();
+  const byRun = new Map<string, Turn>();
+  const keeper = new Keeper(deps);
+  const runner: RunnerDependencies = { ...deps, keeper, maxAttempts };
+
+  async function execute(claim: Claim): Promise<void> {
+    const turn = new Turn(life, claim);
+    const { conversationId, runId } = claim;
+    turns.set(conversationId, turn);
+    byRun.set(runId, turn);
+    remember(conversationId, turn);
+    try {
+      await runTurn(runner, turn);
+    } finally {
+      if (turns.get(conversationId) === turn) turns.delete(conversationId);
+      if (byRun.get(runId) === turn) byRun.delete(runId);
+    }
+  }
+
+  function remember(conversationId: string, turn: Turn): void {
+    lastTurns.delete(conversationId);
+    lastTurns.set(conversationId, turn);
+    if (lastTurns.size <= deps.maxConcurrentRuns + 100) return;
+    for (const [id, last] of lastTurns) {
+      if (!last.isOver) continue;
+      lastTurns.delete(id);
+      return;
+    }
+  }
+
+  /** Somebody wants runs to stop, or has answered them: what exactly, their rows say. */
+  async function look(runIds: string[] | null): Promise<void> {
+    const mine = (runIds ?? [...byRun.keys()]).filter((id) => byRun.has(id));
+    if (mine.length === 0) return;
+    const [answers, stops] = await Promise.all([life.answers(mine), life.cancelRequests(mine)]);
+    for (const { runId, requestId, optionId } of answers)
+      byRun.get(runId)?.permissions?.answer(requestId, optionId);
+    for (const runId of stops) byRun.get(runId)?.stop('cancel');
+  }
+  life.onSignal((runIds) => {
+    // What is missed here, the upkeep finds.
+    look(runIds).catch((error: unknown) => log.warn('Signals could not be read.', { error: String(error) }));
+  });
+
+  const scheduler = new Scheduler({ ...deps, execute });
+  const upkeep = new Upkeep({
+    life,
+    turns,
+    leaseMs,
+    maxAttempts,
+    cancel: cancel.one,
+    onBuried() {
+      log.error('This node was taken for dead by another; what it ran was given away.');
+      for (const turn of turns.values()) turn.stop('lost');
+      void keeper.endAll('The node was taken for dead.');
+    },
+    log,
+  });
+
+  return {
+    hooks: createUsageHooks({ life, keeper, turnOf: (id) => lastTurns.get(id) ?? null, log }),
+    async start() {
+      await keeper.begin();
+      await upkeep.begin();
+      scheduler.start();
+    },
+    removeAgent: (agentId) => removeAgent(deps, { keeper, turns }, agentId),
+    async drain(graceMs) {
+      scheduler.stop();
+      await within(graceMs, scheduler.idle());
+      for (const turn of turns.values()) turn.stop('drain');
+      await scheduler.idle();
+      await keeper.close('The service was stopped.');
+      await upkeep.close();
+      await life.leave();
+    },
+    stats: () => ({ runningRuns: scheduler.size, sandboxes: keeper.size }),
+  };
+}
+
+async function within(ms: number, work: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  await Promise.race([work, new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)))]);
+  clearTimeout(timer);
+}

@@ -1,0 +1,117 @@
+import type { Log } from '../domain/log.ts';
+import type { Claim, RunLife } from '../services/run-life.ts';
+
+export interface SchedulerOptions {
+  life: RunLife;
+  /** Begins a claimed run; resolves when its attempt is over. Never rejects. */
+  execute: (claim: Claim) => Promise<void>;
+  maxConcurrentRuns: number;
+  log: Log;
+  pollMs?: number;
+}
+
+const POLL_MS = 1_000;
+const POLL_MAX = 64;
+
+/**
+ * Claims what became ready: at once when it is told so, all of a tick in one statement; and by a look now and then,
+ * which finds what a lost wake-up, a full house or another node left.
+ */
+export class Scheduler {
+  readonly #options: SchedulerOptions;
+  readonly #woken = new Set<string>();
+  readonly #running = new Set<Promise<void>>();
+  #isClaiming = false;
+  #isStopped = true;
+  #wantsPoll = false;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(options: SchedulerOptions) {
+    this.#options = options;
+    options.life.onReady((conversationIds) => {
+      if (conversationIds === null) this.#wantsPoll = true;
+      else for (const id of conversationIds) this.#woken.add(id);
+      this.#kick();
+    });
+  }
+
+  get size(): number {
+    return this.#running.size;
+  }
+
+  start(): void {
+    this.#isStopped = false;
+    this.#timer = setInterval(() => this.#poll(), this.#options.pollMs ?? POLL_MS);
+    this.#poll();
+  }
+
+  /** Claims nothing any more. */
+  stop(): void {
+    this.#isStopped = true;
+    if (this.#timer) clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  /** Resolves when nothing executes any more. */
+  async idle(): Promise<void> {
+    while (this.#isClaiming || this.#running.size > 0) {
+      if (this.#running.size > 0) await Promise.race(this.#running);
+      else await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  }
+
+  #poll(): void {
+    this.#wantsPoll = true;
+    this.#kick();
+  }
+
+  #kick(): void {
+    if (this.#isClaiming || this.#isStopped) return;
+    this.#isClaiming = true;
+    // What else becomes ready in this tick goes along.
+    setImmediate(() => void this.#claimAll());
+  }
+
+  async #claimAll(): Promise<void> {
+    const { life, log } = this.#options;
+    try {
+      while (!this.#isStopped) {
+        const free = this.#options.maxConcurrentRuns - this.#running.size;
+        if (free <= 0) {
+          // The end of a run looks again.
+          this.#woken.clear();
+          this.#wantsPoll = true;
+          return;
+        }
+        const woken = [...this.#woken].slice(0, Math.min(free, POLL_MAX));
+        if (woken.length > 0) {
+          for (const id of woken) this.#woken.delete(id);
+          this.#begin(await life.claim(woken, woken.length));
+        } else if (this.#wantsPoll) {
+          this.#wantsPoll = false;
+          const max = Math.min(free, POLL_MAX);
+          const claims = await life.claim(null, max);
+          if (claims.length === max) this.#wantsPoll = true;
+          this.#begin(claims);
+        } else return;
+      }
+    } catch (error) {
+      // The next look finds what was not claimed; what was claimed without an answer, the upkeep.
+      log.error('Runs could not be claimed.', { error: String(error) });
+    } finally {
+      this.#isClaiming = false;
+    }
+  }
+
+  #begin(claims: Claim[]): void {
+    for (const claim of claims) {
+      const wasFull = () => this.#running.size >= this.#options.maxConcurrentRuns;
+      const running: Promise<void> = this.#options.execute(claim).finally(() => {
+        const looksAgain = wasFull();
+        this.#running.delete(running);
+        if (looksAgain) this.#poll();
+      });
+      this.#running.add(running);
+    }
+  }
+}

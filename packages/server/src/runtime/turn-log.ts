@@ -1,0 +1,129 @@
+import { cleanText, cleanValue, TextCleaner } from '../domain/clean-text.ts';
+import type { EventBody, ToolEvent } from '../domain/events.ts';
+import type { HarnessUpdate } from '../domain/ports/harness.ts';
+
+export interface TurnLogOptions {
+  runId: string;
+  messageId: string;
+  append(...events: EventBody[]): void;
+  /** Whether somebody reads along: then deltas come sooner. */
+  isWatched(): boolean;
+}
+
+/** Deltas are joined for this long while somebody reads along, and else. The very first one never waits. */
+const WATCHED_MS = 25;
+const UNWATCHED_MS = 250;
+
+type Delta = 'message.delta' | 'thought.delta';
+
+/** Makes events of what a harness tells in a turn. The deltas' texts, joined, are `content`. */
+export class TurnLog {
+  readonly #options: TurnLogOptions;
+  readonly #cleaners = { 'message.delta': new TextCleaner(), 'thought.delta': new TextCleaner() };
+  readonly #openTools = new Map<string, ToolEvent>();
+  #content = '';
+  #pending = '';
+  #pendingType: Delta = 'message.delta';
+  #needsBreak = false;
+  #hasBegun = false;
+  #isClosed = false;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(options: TurnLogOptions) {
+    this.#options = options;
+  }
+
+  /** All text of the turn so far. */
+  get content(): string {
+    return this.#content;
+  }
+
+  take(update: HarnessUpdate): void {
+    if (this.#isClosed) return;
+    switch (update.kind) {
+      case 'text':
+        return this.#text('message.delta', this.#cleaners['message.delta'].push(update.text));
+      case 'thought':
+        return this.#text('thought.delta', this.#cleaners['thought.delta'].push(update.text));
+      case 'tool':
+        return this.#tool(update);
+      case 'plan': {
+        this.flush();
+        const entries = update.entries.map(({ content, status, priority }) => ({
+          content: cleanText(content),
+          status: cleanText(status),
+          priority: cleanText(priority),
+        }));
+        return this.#options.append({ type: 'plan.updated', data: { runId: this.#options.runId, entries } });
+      }
+    }
+  }
+
+  /** Hands over what waits. */
+  flush(): void {
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.#pending === '') return;
+    const { runId, messageId } = this.#options;
+    this.#options.append({ type: this.#pendingType, data: { runId, messageId, text: this.#pending } });
+    this.#pending = '';
+  }
+
+  /** The last of it; what still comes is not of this turn. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#text('thought.delta', this.#cleaners['thought.delta'].end());
+    this.#text('message.delta', this.#cleaners['message.delta'].end());
+    this.#isClosed = true;
+    this.flush();
+  }
+
+  /** Nobody waits for ever for the end of a call: `status` says what is known of those that have none. */
+  finishTools(status: 'cancelled' | 'unknown'): void {
+    for (const tool of this.#openTools.values()) {
+      this.#options.append({ type: 'tool.finished', data: { ...tool, status } });
+    }
+    this.#openTools.clear();
+  }
+
+  #text(type: Delta, text: string): void {
+    if (text === '') return;
+    if (type !== this.#pendingType) this.flush();
+    this.#pendingType = type;
+    let part = text;
+    if (type === 'message.delta') {
+      // What is said after a tool call is a paragraph of its own.
+      if (this.#needsBreak && this.#content !== '') part = breakAfter(this.#content) + text;
+      this.#needsBreak = false;
+      this.#content += part;
+    }
+    this.#pending += part;
+    if (!this.#hasBegun) {
+      this.#hasBegun = true;
+      return this.flush();
+    }
+    this.#timer ??= setTimeout(() => this.flush(), this.#options.isWatched() ? WATCHED_MS : UNWATCHED_MS);
+  }
+
+  #tool(update: Extract<HarnessUpdate, { kind: 'tool' }>): void {
+    this.flush();
+    this.#needsBreak = true;
+    const data: ToolEvent = {
+      runId: this.#options.runId,
+      toolCallId: cleanText(update.toolCallId),
+      title: cleanText(update.title),
+      kind: cleanText(update.toolKind),
+      status: update.status,
+    };
+    if (update.input !== undefined) data.input = cleanValue(update.input);
+    if (update.output !== undefined) data.output = cleanValue(update.output);
+    if (update.phase === 'finished') this.#openTools.delete(data.toolCallId);
+    else this.#openTools.set(data.toolCallId, data);
+    this.#options.append({ type: `tool.${update.phase}`, data });
+  }
+}
+
+function breakAfter(content: string): string {
+  if (content.endsWith('\n\n')) return '';
+  return content.endsWith('\n') ? '\n' : '\n\n';
+}

@@ -1,0 +1,90 @@
+import type { EventBody } from '../domain/events.ts';
+import type { RunError } from '../domain/errors.ts';
+import type { RunUsage, TerminalStatus } from '../domain/nouns.ts';
+import type { Claim, LedgerRow, RunLife, RunWriter } from '../services/run-life.ts';
+import { Permissions } from './permissions.ts';
+import { TurnLog } from './turn-log.ts';
+
+/** Why a turn is stopped before its harness has ended it. */
+export type StopReason = 'cancel' | 'timeout' | 'lost' | 'drain';
+
+/** One attempt of a run: what it has written, what it has used, and how to stop it. */
+export class Turn {
+  readonly claim: Claim;
+  readonly writer: RunWriter;
+  readonly log: TurnLog;
+  readonly #life: RunLife;
+  readonly #stop = new AbortController();
+  readonly #deadline: NodeJS.Timeout;
+  readonly #usage: RunUsage;
+  permissions: Permissions | null = null;
+  stopReason: StopReason | null = null;
+  isOver = false;
+
+  constructor(life: RunLife, claim: Claim) {
+    this.#life = life;
+    this.claim = claim;
+    this.writer = life.open(claim);
+    const { runId, messageId, conversationId, inputTokens, outputTokens, costMicros } = claim;
+    this.#usage = { inputTokens, outputTokens, costMicros };
+    this.log = new TurnLog({
+      runId,
+      messageId,
+      append: (...events) => this.writer.append(...events),
+      isWatched: () => life.isWatched(conversationId),
+    });
+    this.writer.lost.addEventListener('abort', () => this.stop('lost'), { once: true });
+    const leftMs = Math.max(0, claim.deadlineAt.getTime() - Date.now());
+    this.#deadline = setTimeout(() => this.stop('timeout'), Math.min(leftMs, 2 ** 31 - 1));
+  }
+
+  /** Aborts when the turn is to be stopped. */
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  /** The first reason counts, except that nothing may be written for a run that is lost. */
+  stop(reason: StopReason): void {
+    if (this.isOver || this.stopReason === 'lost') return;
+    if (this.stopReason === null || reason === 'lost') this.stopReason = reason;
+    this.#stop.abort();
+    void this.permissions?.close();
+  }
+
+  addUsage(rows: LedgerRow[], events: EventBody[]): void {
+    for (const row of rows) {
+      if (row.meter === 'model.output_tokens') this.#usage.outputTokens += row.quantity;
+      else if (row.meter.startsWith('model.')) this.#usage.inputTokens += row.quantity;
+      this.#usage.costMicros += BigInt(row.cost_micros);
+    }
+    if (!this.isOver) this.writer.append(...events);
+    // The money was spent whatever became of the run.
+    this.writer.addUsage(rows);
+  }
+
+  async settle(status: TerminalStatus, error: RunError | null): Promise<void> {
+    await this.#end();
+    if (status !== 'completed') this.log.finishTools(status === 'cancelled' ? 'cancelled' : 'unknown');
+    const message = status === 'completed' ? { id: this.claim.messageId, content: this.log.content } : null;
+    await this.#life.settle(this.writer, { status, error, message, usage: { ...this.#usage } });
+  }
+
+  /** This attempt is over, the run may not be: `lost` of the next one's attempts fails it. */
+  async giveUp(reason: string, maxAttempts: number | null, error: RunError, delayMs: number): Promise<void> {
+    await this.#end();
+    await this.writer.flushed();
+    await this.#life.endAttempt(this.claim, { reason, maxAttempts, error, delayMs });
+  }
+
+  /** Without a trace: the run is another owner's. */
+  async abandon(): Promise<void> {
+    await this.#end();
+  }
+
+  async #end(): Promise<void> {
+    await this.permissions?.close();
+    this.log.close();
+    this.isOver = true;
+    clearTimeout(this.#deadline);
+  }
+}

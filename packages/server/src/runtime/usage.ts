@@ -1,0 +1,69 @@
+import type { EventBody } from '../domain/events.ts';
+import { newId } from '../domain/ids.ts';
+import type { Log } from '../domain/log.ts';
+import { formatMicros } from '../domain/money.ts';
+import type { ModelCaller, ModelGatewayHooks, ModelUsage } from '../domain/ports/model-gateway.ts';
+import type { LedgerRow, RunLife } from '../services/run-life.ts';
+import type { Keeper } from './keeper.ts';
+import type { Turn } from './turn.ts';
+
+/** Counts model calls for the run in whose turn they were made: in the ledger, in the run's sums, in its event log. */
+export function createUsageHooks(deps: {
+  life: RunLife;
+  keeper: Keeper;
+  /** The turn of a conversation that is under way here, or was the last one. */
+  turnOf: (conversationId: string) => Turn | null;
+  log: Log;
+}): ModelGatewayHooks {
+  const { life, keeper, turnOf, log } = deps;
+
+  /** A harness that names no session is known by the only turn in its sandbox; else the call is the agent's alone. */
+  function turnFor(caller: ModelCaller, usage: ModelUsage): Turn | null {
+    const kept = keeper.byId(caller.sandboxId);
+    if (!kept) return null;
+    const named = usage.sessionId === null ? null : kept.connection.conversationOfSession(usage.sessionId);
+    if (named !== null) return turnOf(named);
+    const [only, ...others] = kept.turns;
+    return only !== undefined && others.length === 0 ? turnOf(only) : null;
+  }
+
+  return {
+    onUsage(caller, usage) {
+      const turn = turnFor(caller, usage);
+      const rows = ledgerRows(caller, usage, turn);
+      if (turn) return turn.addUsage(rows, eventsOf(turn.claim.runId, usage));
+      life.recordLateUsage(rows).catch((error: unknown) => {
+        log.error('Usage could not be recorded.', { rows, error: String(error) });
+      });
+    },
+    // Budgets come with their own issue; until then nothing is refused.
+    reserve: async () => ({ ok: true, release: () => {} }),
+  };
+}
+
+function ledgerRows(caller: ModelCaller, usage: ModelUsage, turn: Turn | null): LedgerRow[] {
+  const at = new Date().toISOString();
+  return counted(usage).map((entry) => ({
+    id: newId(),
+    org_id: caller.orgId,
+    agent_id: caller.agentId,
+    run_id: turn?.claim.runId ?? null,
+    key_id: turn?.claim.keyId ?? null,
+    meter: entry.meter,
+    model: usage.model,
+    quantity: entry.quantity,
+    unit_price: entry.unitPricePerMillionMicros === null ? null : String(entry.unitPricePerMillionMicros),
+    price_version: usage.priceVersion,
+    cost_micros: String(entry.costMicros),
+    at,
+  }));
+}
+
+function eventsOf(runId: string, usage: ModelUsage): EventBody[] {
+  return counted(usage).map(({ meter, quantity, costMicros }) => ({
+    type: 'usage.recorded',
+    data: { runId, meter, quantity, cost: formatMicros(costMicros), model: usage.model },
+  }));
+}
+
+const counted = (usage: ModelUsage) => usage.entries.filter((entry) => entry.quantity > 0);

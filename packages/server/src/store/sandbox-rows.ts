@@ -1,0 +1,47 @@
+import type { Database } from './database.ts';
+
+export interface SandboxRow {
+  id: string;
+  orgId: string;
+  agentId: string;
+  nodeId: string;
+  driver: string;
+  deploymentId: string;
+  tokenHash: string;
+}
+
+export async function insertSandbox(db: Database, row: SandboxRow): Promise<void> {
+  await db.sql`
+    insert into sandboxes (id, org_id, agent_id, node_id, driver, deployment_id, state, token_hash)
+    values (${row.id}, ${row.orgId}, ${row.agentId}, ${row.nodeId}, ${row.driver}, ${row.deploymentId}, 'starting',
+            ${row.tokenHash})`;
+}
+
+export async function markSandboxRunning(db: Database, id: string): Promise<void> {
+  await db.sql`update sandboxes set state = 'running' where id = ${id} and state = 'starting'`;
+}
+
+export async function markSandboxEnded(
+  db: Database,
+  id: string,
+  state: 'stopped' | 'failed',
+  reason: string,
+): Promise<void> {
+  await db.sql`
+    update sandboxes set state = ${state}, reason = ${reason}, stopped_at = now()
+    where id = ${id} and state in ('starting', 'running', 'stopping')`;
+}
+
+/** Those of an earlier process of this node, which has ended. */
+export async function markAllSandboxesEnded(db: Database, nodeId: string, reason: string): Promise<void> {
+  await db.sql`
+    update sandboxes set state = 'stopped', reason = ${reason}, stopped_at = now()
+    where node_id = ${nodeId} and state in ('starting', 'running', 'stopping')`;
+}
+
+/** The agent may be executed by any node: no sandbox of it is here any more, and nothing executes. */
+export async function releaseAgent(db: Database, nodeId: string, agentId: string): Promise<void> {
+  await db.sql`
+    update agents set node_id = null where id = ${agentId} and node_id = ${nodeId}
+      and not exists (select 1 from lanes where lanes.node_id = ${nodeId} and state = 'running' and agent_id = ${agentId})`;
+}

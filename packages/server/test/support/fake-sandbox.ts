@@ -1,0 +1,104 @@
+import { PassThrough } from 'node:stream';
+import type {
+  ConnectHarness,
+  HarnessConnection,
+  TurnRequest,
+  TurnResult,
+} from '../../src/domain/ports/harness.ts';
+import type {
+  RunningSandbox,
+  SandboxDriver,
+  SandboxExit,
+  SandboxSpec,
+} from '../../src/domain/ports/sandbox.ts';
+
+/** What the scripted harness does in a turn. The sandbox is there to be ended. */
+export type Script = (turn: TurnRequest, sandbox: FakeSandbox) => Promise<TurnResult>;
+
+/** A sandbox without a process: it runs until it is killed or told to end. */
+export class FakeSandbox implements RunningSandbox {
+  readonly id: string;
+  readonly spec: SandboxSpec;
+  readonly stdin = new PassThrough();
+  readonly stdout = new PassThrough();
+  readonly stderr = new PassThrough();
+  readonly exited: Promise<SandboxExit>;
+  readonly sessions = new Map<string, string>();
+  end!: (exit: SandboxExit) => void;
+
+  constructor(spec: SandboxSpec) {
+    this.id = spec.id;
+    this.spec = spec;
+    this.exited = new Promise((resolve) => (this.end = resolve));
+  }
+
+  async stats() {
+    return { cpuMicros: 0, memoryBytes: 0, pids: 1 };
+  }
+
+  kill(): Promise<SandboxExit> {
+    this.end({ reason: 'killed', code: null, signal: 'SIGKILL' });
+    return this.exited;
+  }
+}
+
+export interface FakeDriver extends SandboxDriver {
+  /** All that were started, in order. */
+  started: FakeSandbox[];
+  live: Map<string, FakeSandbox>;
+  removedVolumes: string[];
+  /** Thrown by the next starts. */
+  failures: Error[];
+}
+
+export function fakeDriver(): FakeDriver {
+  const driver: FakeDriver = {
+    name: 'fake',
+    started: [],
+    live: new Map(),
+    removedVolumes: [],
+    failures: [],
+    async capabilities() {
+      throw new Error('The fake driver has no capabilities to tell.');
+    },
+    async start(spec) {
+      const failure = driver.failures.shift();
+      if (failure) throw failure;
+      const sandbox = new FakeSandbox(spec);
+      driver.started.push(sandbox);
+      driver.live.set(spec.id, sandbox);
+      void sandbox.exited.then(() => driver.live.delete(spec.id));
+      return sandbox;
+    },
+    list: async () => [...driver.live.keys()],
+    async remove(id) {
+      await driver.live.get(id)?.kill();
+    },
+    async removeVolume(volumeDir) {
+      driver.removedVolumes.push(volumeDir);
+    },
+  };
+  return driver;
+}
+
+/** Connects to fake sandboxes; a turn is what `script` makes of it, or the end of the sandbox. */
+export function fakeConnector(script: Script): ConnectHarness {
+  return async (running) => {
+    const sandbox = running as FakeSandbox;
+    const connection: HarnessConnection = {
+      async prompt(turn) {
+        sandbox.sessions.set(`session of ${turn.conversationId}`, turn.conversationId);
+        const exit = sandbox.exited.then((how): TurnResult => {
+          if (how.reason === 'oom')
+            return { outcome: 'failed', code: 'sandbox_oom', message: 'Out of memory.' };
+          return { outcome: 'failed', code: 'harness_exit', message: 'The harness ended.' };
+        });
+        return Promise.race([script(turn, sandbox), exit]);
+      },
+      conversationOfSession: (id) => sandbox.sessions.get(id) ?? null,
+      closeSession: (conversationId) => void sandbox.sessions.delete(`session of ${conversationId}`),
+      close() {},
+    };
+    return connection;
+  };
+}
