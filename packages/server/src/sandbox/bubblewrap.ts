@@ -1,4 +1,4 @@
-import { access } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
 import { isId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type {
@@ -8,7 +8,7 @@ import type {
   SandboxDriver,
   SandboxSpec,
 } from '../domain/ports/sandbox.ts';
-import { quotaFor } from './disk/quota.ts';
+import { quotaFor, type Quota } from './disk/quota.ts';
 import { DiskWatch } from './disk/watch.ts';
 import { inheritedDescriptors, prepareArea, type Area } from './area.ts';
 import { openCgroups, type Cgroups } from './cgroup/cgroups.ts';
@@ -49,6 +49,7 @@ export class BubblewrapDriver implements SandboxDriver {
   readonly name = 'bubblewrap';
   private readonly options: Required<BubblewrapOptions>;
   private readonly isRoot = process.getuid?.() === 0;
+  private readonly starting = new Set<string>();
   private readonly running = new Map<string, BubblewrapSandbox>();
   private readonly disks: DiskWatch;
   private host: Promise<Host> | null = null;
@@ -81,18 +82,25 @@ export class BubblewrapDriver implements SandboxDriver {
 
   async start(spec: SandboxSpec): Promise<RunningSandbox> {
     if (!isId(spec.id)) throw new Error(`"${spec.id}" is no id of a sandbox.`);
-    if (this.running.has(spec.id)) throw new Error(`The sandbox ${spec.id} is running already.`);
-    const host = await this.openHost();
+    if (this.running.has(spec.id) || this.starting.has(spec.id)) {
+      throw new Error(`The sandbox ${spec.id} is running already.`);
+    }
+    this.starting.add(spec.id);
+    try {
+      return await this.startOnce(spec, await this.openHost());
+    } finally {
+      this.starting.delete(spec.id);
+    }
+  }
+
+  private async startOnce(spec: SandboxSpec, host: Host): Promise<RunningSandbox> {
     const user = this.userOf(spec.slot);
     const args = launchArguments(spec, host.area);
-    await refuseMissing(spec.binds);
+    refuseMissing(spec.binds);
+    prepareVolume(spec.volumeDir, user);
+    prepareRunDir(spec.runDir, user);
+    const quota = await quotaFor(spec.volumeDir, spec.limits.diskBytes);
     const group = host.cgroups.hierarchies.length > 0 ? host.cgroups.group(spec.id) : null;
-    const [quota] = await Promise.all([
-      quotaFor(spec.volumeDir, spec.limits.diskBytes),
-      prepareVolume(spec.volumeDir, user),
-      prepareRunDir(spec.runDir, user),
-      group?.create(spec.limits),
-    ]);
     const launched = launch({
       bwrap: this.options.bwrapPath,
       args,
@@ -103,33 +111,43 @@ export class BubblewrapDriver implements SandboxDriver {
       leaking: host.leaking,
     });
     try {
+      group?.create(spec.limits);
+      // bwrap mounts meanwhile; it waits for `release` before it runs the program.
       const initPid = await launched.initPid;
-      const rlimits = {
-        limits: spec.limits,
-        enforced: host.cgroups.enforced,
-        fileBytes: quota.fileBytes,
-      };
+      const { enforced } = host.cgroups;
+      const rlimits = { limits: spec.limits, enforced, fileBytes: quota.fileBytes };
       await Promise.all([setRlimits(this.options.prlimitPath, initPid, rlimits, user), group?.join(initPid)]);
-      const sandbox = new BubblewrapSandbox({
-        id: spec.id,
-        child: launched.child,
-        initPid,
-        group,
-        onEnd: () => this.forget(spec.id),
-      });
-      this.running.set(spec.id, sandbox);
-      this.disks.add({
-        id: spec.id,
-        volumeDir: spec.volumeDir,
-        quota,
-        pids: () => group?.pids() ?? namespacePids(initPid),
-        end: () => void sandbox.end('disk_full'),
-      });
+      const sandbox = this.adopt(spec, launched, initPid, group, quota);
       launched.release();
       return sandbox;
     } catch (error) {
       throw await this.undo(launched, group, error);
     }
+  }
+
+  private adopt(
+    spec: SandboxSpec,
+    launched: Launched,
+    initPid: number,
+    group: Group | null,
+    quota: Quota,
+  ): BubblewrapSandbox {
+    const sandbox = new BubblewrapSandbox({
+      id: spec.id,
+      child: launched.child,
+      initPid,
+      group,
+      onEnd: () => this.forget(spec.id),
+    });
+    this.running.set(spec.id, sandbox);
+    this.disks.add({
+      id: spec.id,
+      volumeDir: spec.volumeDir,
+      quota,
+      pids: () => group?.pids() ?? namespacePids(initPid),
+      end: () => void sandbox.end('disk_full'),
+    });
+    return sandbox;
   }
 
   async list(): Promise<string[]> {
@@ -203,13 +221,10 @@ export class BubblewrapDriver implements SandboxDriver {
 }
 
 /** bwrap would say so too, but only after the start was reported. */
-async function refuseMissing(binds: ReadOnlyBind[]): Promise<void> {
+function refuseMissing(binds: ReadOnlyBind[]): void {
   for (const { hostPath, path } of binds) {
-    await access(hostPath).catch((error: Error) => {
-      throw new Error(`The sandbox did not start: ${hostPath}, to be seen as ${path}, cannot be read.`, {
-        cause: error,
-      });
-    });
+    if (existsSync(hostPath)) continue;
+    throw new Error(`The sandbox did not start: ${hostPath}, to be seen as ${path}, is not there.`);
   }
 }
 

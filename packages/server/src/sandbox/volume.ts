@@ -1,31 +1,35 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, chown, lstat, mkdir, readdir, rm } from 'node:fs/promises';
+import { chmodSync, chownSync, mkdirSync, readdirSync } from 'node:fs';
+import { lstat, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** Host user and group of a sandbox; null where the service is no root and everything runs as the service itself. */
 export type SandboxUser = { uid: number; gid: number } | null;
 
-/** Makes `workspace/` and `home/`, owned by the sandbox's user and closed for all others. */
-export async function prepareVolume(volumeDir: string, user: SandboxUser): Promise<void> {
+/**
+ * Makes `workspace/` and `home/`, owned by the sandbox's user and closed for all others. Synchronous, like its sibling:
+ * a dozen system calls take less time than one trip to the thread pool.
+ */
+export function prepareVolume(volumeDir: string, user: SandboxUser): void {
   for (const folder of [volumeDir, join(volumeDir, 'workspace'), join(volumeDir, 'home')]) {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
     // A sandbox may take away its own rights on these, and then could never start again.
-    await chmod(folder, 0o700);
-    if (user) await chown(folder, user.uid, user.gid);
+    chmodSync(folder, 0o700);
+    if (user) chownSync(folder, user.uid, user.gid);
   }
 }
 
 /** Lets the sandbox's user, and nobody else, enter the folder and connect to the sockets that are in it. */
-export async function prepareRunDir(runDir: string, user: SandboxUser): Promise<void> {
-  await mkdir(runDir, { recursive: true, mode: 0o700 });
+export function prepareRunDir(runDir: string, user: SandboxUser): void {
+  mkdirSync(runDir, { recursive: true, mode: 0o700 });
   if (!user) return;
-  await chown(runDir, 0, user.gid);
-  await chmod(runDir, 0o750);
-  for (const entry of await readdir(runDir, { withFileTypes: true })) {
+  chownSync(runDir, 0, user.gid);
+  chmodSync(runDir, 0o750);
+  for (const entry of readdirSync(runDir, { withFileTypes: true })) {
     // The folder keeps others out. Connecting to a socket takes the right to write to it.
-    if (entry.isSocket()) await chmod(join(runDir, entry.name), 0o666);
-    else if (entry.isFile()) await chmod(join(runDir, entry.name), 0o644);
+    if (entry.isSocket()) chmodSync(join(runDir, entry.name), 0o666);
+    else if (entry.isFile()) chmodSync(join(runDir, entry.name), 0o644);
   }
 }
 

@@ -48,7 +48,7 @@ describe('cgroup layouts', () => {
     assert.ok(Number(text('berth-t/memory.max')) > 0);
 
     const group = new Group(found, 'one');
-    await group.create(limits);
+    group.create(limits);
     assert.equal(text('berth-t/one/memory.max'), String(64 * MIB));
     assert.equal(text('berth-t/one/memory.swap.max'), '0');
     assert.equal(text('berth-t/one/cpu.max'), '150000 100000');
@@ -99,7 +99,7 @@ describe('cgroup layouts', () => {
     ];
     const found = findHierarchies(options(mounts));
     const group = new Group(found, 'one');
-    await group.create(limits);
+    group.create(limits);
     assert.equal(text('memory/berth-t/one/memory.limit_in_bytes'), String(64 * MIB));
     assert.equal(text('cpu/berth-t/one/cpu.cfs_quota_us'), '150000');
     assert.equal(text('pids/berth-t/one/pids.max'), '40');

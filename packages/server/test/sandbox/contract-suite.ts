@@ -113,6 +113,13 @@ export function sandboxContract(label: string, make: () => Fixture): void {
       const sandbox = await fx.driver.start(spec);
       assert.ok((await fx.driver.list()).includes(spec.id));
       await assert.rejects(fx.driver.start(spec), /running already/);
+      const twice = fx.spec(['/bin/cat']);
+      const both = await Promise.allSettled([fx.driver.start(twice), fx.driver.start(twice)]);
+      assert.deepEqual(
+        both.map(({ status }) => status),
+        ['fulfilled', 'rejected'],
+      );
+      await fx.driver.remove(twice.id);
       await fx.driver.remove(spec.id);
       assert.equal((await sandbox.exited).reason, 'killed');
       assert.ok(!(await fx.driver.list()).includes(spec.id));

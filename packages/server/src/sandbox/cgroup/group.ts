@@ -1,5 +1,5 @@
-import { existsSync } from 'node:fs';
-import { mkdir, rmdir, writeFile } from 'node:fs/promises';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { SandboxLimits, SandboxStats } from '../../domain/ports/sandbox.ts';
@@ -19,22 +19,24 @@ export class Group {
   }
 
   /** Makes the folders and sets the limits; throws when a limit cannot be set, since it would only be claimed. */
-  async create(limits: SandboxLimits): Promise<void> {
-    await Promise.all(
-      this.folders.map(async ({ hierarchy, path }) => {
-        await mkdir(path, { recursive: true });
-        for (const [file, value] of limitFiles(hierarchy, limits)) await writeFile(join(path, file), value);
-        // Without swap the memory limit is the whole truth; kernels without swap accounting lack these files.
-        if (hierarchy.controllers.includes('memory')) {
-          if (hierarchy.version === 2) tryWrite(join(path, 'memory.swap.max'), '0');
-          else tryWrite(join(path, 'memory.memsw.limit_in_bytes'), String(limits.memoryBytes));
-        }
-      }),
-    );
+  create(limits: SandboxLimits): void {
+    for (const { hierarchy, path } of this.folders) {
+      mkdirSync(path, { recursive: true });
+      for (const [file, value] of limitFiles(hierarchy, limits)) writeFileSync(join(path, file), value);
+      // Without swap the memory limit is the whole truth; kernels without swap accounting lack these files.
+      if (hierarchy.controllers.includes('memory')) {
+        if (hierarchy.version === 2) tryWrite(join(path, 'memory.swap.max'), '0');
+        else tryWrite(join(path, 'memory.memsw.limit_in_bytes'), String(limits.memoryBytes));
+      }
+    }
   }
 
+  /**
+   * Moves a process in. The first move may wait some milliseconds for the kernel (an RCU grace period), those that
+   * follow at once do not; so they go one after the other, and off the event loop.
+   */
   async join(pid: number): Promise<void> {
-    await Promise.all(this.folders.map(({ path }) => writeFile(join(path, 'cgroup.procs'), String(pid))));
+    for (const { path } of this.folders) await writeFile(join(path, 'cgroup.procs'), String(pid));
   }
 
   pids(): number[] {
