@@ -218,7 +218,7 @@ function tarOf(entries: { path: string; type?: string; target?: string; text?: s
     header.write('        ', 148);
     header.write(type, 156);
     header.write(target, 157);
-    header.write('ustar\0' + '00', 257);
+    header.write('ustar\x0000', 257);
     const sum = header.reduce((total, byte) => total + byte, 0);
     header.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
     const body = Buffer.alloc(Math.ceil(Buffer.byteLength(text) / 512) * 512);

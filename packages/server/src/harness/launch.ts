@@ -55,7 +55,7 @@ export async function prepareHarness(options: {
   );
   const scripts = files.map(([name = '', source = '']) => ({
     name: name.replace(/\.ts$/, '.mjs'),
-    text: stripTypeScriptTypes(source).replace(/(from|import\()(\s*'\.\/[\w-]+)\.ts'/g, "$1$2.mjs'"),
+    text: stripTypes(source).replace(/(from|import\()(\s*'\.\/[\w-]+)\.ts'/g, "$1$2.mjs'"),
   }));
   const hash = createHash('sha256').update(JSON.stringify(scripts)).digest('hex').slice(0, 16);
   const hostPath = join(options.targetDir, `harness-${hash}`);
@@ -70,6 +70,17 @@ export async function prepareHarness(options: {
     if (!(await exists(hostPath))) throw error;
   });
   return { hostPath, nodeDir };
+}
+
+/** Without the notice that this is experimental, which would be the first line that a person sees of the service. */
+function stripTypes(source: string): string {
+  const { emitWarning } = process;
+  process.emitWarning = () => undefined;
+  try {
+    return stripTypeScriptTypes(source);
+  } finally {
+    process.emitWarning = emitWarning;
+  }
 }
 
 export function harnessLaunch(prepared: PreparedHarness, input: HarnessLaunchInput): HarnessLaunch {
