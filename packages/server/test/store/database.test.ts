@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DomainError } from '../../src/domain/errors.ts';
+import { openDatabase } from '../../src/store/database.ts';
+import { asUnavailable } from '../../src/store/errors.ts';
+import { testDatabase } from '../support/database.ts';
+import { until } from '../support/process.ts';
+
+test('what a transaction started and left behind never writes into a later transaction of the same connection', async () => {
+  const { db, close } = await testDatabase({ pool: 2 });
+  let goOn = (): void => {};
+  const gate = new Promise<void>((resolve) => (goOn = resolve));
+  let straggler: Promise<unknown> = Promise.resolve();
+  await db.tx(async () => {
+    await db.sql`insert into settings (name, value) values ('inside', '1')`;
+    straggler = gate.then(async () => {
+      assert.equal(db.inTransaction, false);
+      await db.sql`insert into settings (name, value) values ('straggler', '1')`;
+    });
+  });
+  await assert.rejects(
+    db.tx(async () => {
+      await db.sql`insert into settings (name, value) values ('rolled back', '1')`;
+      goOn();
+      await straggler;
+      throw new Error('no');
+    }),
+    /^Error: no$/,
+  );
+  const rows = await db.sql<{ name: string }[]>`select name from settings order by name`;
+  assert.deepEqual(
+    rows.map((row) => row.name),
+    ['inside', 'straggler'],
+  );
+  await close();
+});
+
+test('effects run after the commit and only then; one that throws neither fails the transaction nor stops the others', async () => {
+  const { connection, close } = await testDatabase();
+  const errors: unknown[] = [];
+  const db = openDatabase({ connection, pool: 2, onEffectError: (error) => errors.push(error) });
+  const ran: string[] = [];
+  const result = await db.tx(async () => {
+    db.afterCommit(() => {
+      throw new Error('effect');
+    });
+    db.afterCommit(() => ran.push('second'));
+    await db.sql`insert into settings (name, value) values ('kept', '1')`;
+    assert.deepEqual(ran, []);
+    return 7;
+  });
+  assert.equal(result, 7);
+  assert.deepEqual(ran, ['second']);
+  assert.equal(errors.length, 1);
+  await assert.rejects(
+    db.tx(async () => {
+      db.afterCommit(() => ran.push('never'));
+      await db.sql`select 1/0`;
+    }),
+    { code: '22012' },
+  );
+  assert.deepEqual(ran, ['second']);
+  await db.close();
+  await close();
+});
+
+test('a bigint beyond the safe integers survives the way there and back', async () => {
+  const { db, close } = await testDatabase();
+  const [row] = await db.sql<{ n: bigint }[]>`select ${9_007_199_254_740_993n}::bigint as n`;
+  assert.equal(row?.n, 9_007_199_254_740_993n);
+  await close();
+});
+
+test('a database that cannot be reached is unavailable, and closing does not hang on it', async () => {
+  const db = openDatabase({ connection: { host: '/nonexistent', user: 'x', database: 'x' }, pool: 2 });
+  await assert.rejects(
+    db.tx(async () => 1),
+    (error: Error) => error instanceof DomainError && error.code === 'unavailable',
+  );
+  const failed = await Promise.resolve(db.sql`select 1`).catch((error: unknown) => error);
+  assert.equal(asUnavailable(failed)?.code, 'unavailable');
+  await db.close();
+});
+
+test('a connection that the server ends fails its statement as unavailable, and later ones connect again', async () => {
+  const { db, connection, close } = await testDatabase({ pool: 1 });
+  const other = openDatabase({ connection, pool: 1 });
+  const [me] = await db.sql<{ pid: number }[]>`select pg_backend_pid() as pid`;
+  const waiting = Promise.resolve(db.sql`select pg_sleep(60)`).catch((error: unknown) => error);
+  await other.sql`select pg_terminate_backend(${me!.pid})`;
+  assert.equal(asUnavailable(await waiting)?.code, 'unavailable');
+  // A statement that is sent before the close is noticed fails as well, and in the same way.
+  await until('it answers', () =>
+    db.sql`select 1`.then(
+      () => true,
+      (error: unknown) => void assert.ok(asUnavailable(error)),
+    ),
+  );
+  assert.equal(asUnavailable(new Error('anything else')), null);
+  await other.close();
+  await close();
+});
