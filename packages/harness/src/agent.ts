@@ -130,6 +130,7 @@ export class Agent {
     const turn = new Turn({
       sessionId: session.id,
       cwd: session.cwd,
+      instructions: this.#options.settings.instructions,
       transcript: session.transcript,
       window: this.#window,
       model: this.#model,

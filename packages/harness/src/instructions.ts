@@ -4,19 +4,19 @@ import { join } from 'node:path';
 const maxInstructionBytes = 128 * 1024;
 
 /** The repository's own words win: ours only say where the model is and how its tools behave. */
-export function systemText(cwd: string): string {
+export function systemText(cwd: string, file: string | null): string {
   const base = [
     'You are an agent that works in a sandbox. Use your tools to do what is asked, then answer with the result.',
     `Your workspace is ${cwd}. It is kept between conversations; other conversations of the same agent share it.`,
     'Call tools that do not depend on each other at the same time. Check your work before you say that it is done.',
   ].join('\n');
-  const instructions = readInstructions(cwd);
+  const instructions = readInstructions(cwd, file);
   return instructions === '' ? base : `${base}\n\n# Instructions of this agent\n\n${instructions}`;
 }
 
 /** Read at every turn, since a deployment or the agent itself may have changed it. */
-function readInstructions(cwd: string): string {
-  for (const name of ['AGENTS.md', 'CLAUDE.md']) {
+function readInstructions(cwd: string, file: string | null): string {
+  for (const name of file === null ? ['AGENTS.md', 'CLAUDE.md'] : [file]) {
     const text = readSmall(join(cwd, name));
     if (text !== null && text.trim() !== '') return text.trim();
   }

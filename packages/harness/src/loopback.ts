@@ -39,7 +39,7 @@ export class Loopback {
       ANTHROPIC_AUTH_TOKEN: token,
       OPENAI_BASE_URL: openai,
       OPENAI_API_KEY: token,
-      GOOGLE_GEMINI_BASE_URL: `${url}/llm/google`,
+      GOOGLE_GEMINI_BASE_URL: `${url}/llm/gemini`,
       GEMINI_API_KEY: token,
     };
   }

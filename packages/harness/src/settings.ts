@@ -8,6 +8,8 @@ export interface Settings {
   token: string;
   /** argv of another agent; null = the built-in one. */
   command: string[] | null;
+  /** The file of the workspace that holds the instructions; null = the usual names. */
+  instructions: string | null;
 }
 
 /** The places of the launch contract; tests without a sandbox use others. */
@@ -48,6 +50,7 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
     wire: wire as Settings['wire'],
     token,
     command: readCommand(env['BERTH_HARNESS_COMMAND']),
+    instructions: env['BERTH_INSTRUCTIONS'] || null,
   };
 }
 

@@ -31,6 +31,7 @@ export interface TurnUsage {
 export interface TurnOptions {
   sessionId: string;
   cwd: string;
+  instructions: string | null;
   transcript: Transcript;
   window: Window;
   model: Model;
@@ -55,8 +56,8 @@ export class Turn {
   }
 
   async run(): Promise<StopReason> {
-    const { transcript, signal, cwd } = this.#options;
-    const system = systemText(cwd);
+    const { transcript, signal, cwd, instructions } = this.#options;
+    const system = systemText(cwd, instructions);
     for (let step = 0; step < maxModelCalls; step++) {
       let reply: ModelReply;
       try {

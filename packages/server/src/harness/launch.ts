@@ -25,6 +25,8 @@ export interface HarnessLaunchInput {
   token: string;
   /** `command` of the repository's agent.json; null = the built-in harness. */
   command: string[] | null;
+  /** `instructions` of agent.json: a path in the repository; null = AGENTS.md, else CLAUDE.md. */
+  instructions: string | null;
   secrets: Record<string, string>;
   /** Names of provider keys, which stay on the host. */
   withheldSecrets: string[];
@@ -99,6 +101,7 @@ export function harnessLaunch(prepared: PreparedHarness, input: HarnessLaunchInp
       BERTH_MODEL: input.model,
       BERTH_MODEL_WIRE: input.wire,
       BERTH_MODEL_TOKEN: input.token,
+      ...(input.instructions === null ? {} : { BERTH_INSTRUCTIONS: input.instructions }),
       ...(input.command ? { BERTH_HARNESS_COMMAND: JSON.stringify(input.command) } : {}),
     },
     binds: [

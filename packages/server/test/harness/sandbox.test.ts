@@ -80,6 +80,7 @@ async function world(t: TestContext, script: Script): Promise<World | null> {
         wire: 'anthropic',
         token: sandboxToken,
         command,
+        instructions: null,
         secrets: { MY_SECRET: 'of the agent', ANTHROPIC_API_KEY: 'key of the agent', PATH: '/nowhere' },
         withheldSecrets: ['ANTHROPIC_API_KEY'],
         memoryBytes: 256 * MIB,

@@ -2,7 +2,10 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { runTurn, startHarness } from '../support/harness-fixture.ts';
+import { harnessConnector } from '../../src/harness/connect.ts';
+import { sandboxToken, startGateway } from '../support/gateway.ts';
+import { commit, markDeployed, runTurn, startHarness } from '../support/harness-fixture.ts';
+import { launchEnv, makePlaces, silentLog, startLauncher } from '../support/local-harness.ts';
 import type { TestedWire } from '../support/harness-fixture.ts';
 import type { ScriptedRequest } from '../support/scripted-model.ts';
 
@@ -173,6 +176,41 @@ for (const wire of wires) {
     );
   });
 }
+
+test('the file that agent.json names holds the instructions, in the place of the usual ones', async (t) => {
+  const { connection, model } = await startHarness(t, {
+    files: { 'AGENTS.md': 'the usual', 'other.md': 'the named' },
+    env: { BERTH_INSTRUCTIONS: 'other.md' },
+    script: () => ({ text: ['ok'] }),
+  });
+  await runTurn(connection, 'hello');
+  const system = JSON.stringify(model.requests[0]?.body.system);
+  assert.match(system, /the named/);
+  assert.doesNotMatch(system, /the usual/);
+});
+
+test('the demonstration model of the gateway makes the harness run a command and tells its output and exit code', async (t) => {
+  const gateway = await startGateway({ env: {}, model: 'demo/guide' });
+  t.after(() => gateway.close());
+  const wire = gateway.gateway.providers().find((provider) => provider.name === 'demo')?.wire ?? 'anthropic';
+  const places = await makePlaces();
+  t.after(places.remove);
+  await markDeployed(places);
+  const env = { BERTH_MODEL: 'demo/guide', BERTH_MODEL_TOKEN: sandboxToken };
+  const sandbox = await startLauncher(
+    { ...places, gatewaySocket: gateway.socketPath },
+    launchEnv(wire, commit, env),
+  );
+  t.after(async () => void (await sandbox.kill()));
+  const connect = harnessConnector({ log: silentLog, workspace: places.workspace });
+  const connection = await connect(sandbox, { initializeTimeoutMs: 20_000 });
+  const turn = await runTurn(connection, 'run: echo out > made; cat made; exit 5');
+  assert.deepEqual(turn.result, { outcome: 'completed' });
+  assert.equal(await readFile(join(places.workspace, 'made'), 'utf8'), 'out\n');
+  assert.match(turn.text, /out/);
+  assert.match(turn.text, /\b5\b/);
+  assert.equal(turn.tools.at(-1)?.status, 'failed');
+});
 
 test('arguments that are no JSON object are told to the model and do not end the turn', async (t) => {
   const event = (data: object) => `data: ${JSON.stringify(data)}\n\n`;
