@@ -31,6 +31,7 @@ export interface HarnessLaunchInput {
   wire: ModelWire;
   token: string;
   command: string[] | null;
+  instructions: string | null;
   secrets: Record<string, string>;
   withheldSecrets: string[];
   memoryBytes: number;
@@ -127,6 +128,7 @@ export async function startSandbox(deps: StartDependencies, wish: SandboxWish): 
       wire: wireOf(gateway, wish.model),
       token,
       command: deployment.manifest.command,
+      instructions: deployment.manifest.instructions,
       secrets,
       withheldSecrets: Object.keys(secretKeys),
       memoryBytes: limits.memoryBytes,
