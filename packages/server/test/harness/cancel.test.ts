@@ -3,7 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { access, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { runTurn, startHarness, until } from '../support/harness-fixture.ts';
+import { runTurn, startHarness } from '../support/harness-fixture.ts';
+import { until } from '../support/until.ts';
 
 function isRunning(text: string): boolean {
   return readdirSync('/proc').some((name) => {
@@ -43,11 +44,11 @@ test('a cancel ends the whole process tree of a command, also what left its grou
   });
   const abort = new AbortController();
   const turn = runTurn(connection, 'hello', { signal: abort.signal });
-  await until(() => exists(join(places.workspace, 'started')), 'the command started');
-  await until(() => isRunning(`${mark}.1`), 'its daemon started');
+  await until('the command started', () => exists(join(places.workspace, 'started')));
+  await until('its daemon started', () => isRunning(`${mark}.1`));
   abort.abort();
   assert.deepEqual((await turn).result, { outcome: 'cancelled' });
-  await until(() => !isRunning(`sleep\0${mark}.`), 'every process ended');
+  await until('every process ended', () => !isRunning(`sleep\0${mark}.`));
 
   const next = await runTurn(connection, 'what now?');
   assert.equal(next.text, 'after');
@@ -79,7 +80,7 @@ test('a cancel while waiting to try again ends the turn at once', async (t) => {
   });
   const abort = new AbortController();
   const turn = runTurn(connection, 'hello', { signal: abort.signal });
-  await until(() => model.requests.length === 1, 'the first try');
+  await until('the first try', () => model.requests.length === 1);
   await model.requests[0]?.ended;
   abort.abort();
   assert.deepEqual((await turn).result, { outcome: 'cancelled' });
@@ -99,8 +100,8 @@ test('the end of stdin ends the launcher and the commands that it runs', async (
   const turn = runTurn(connection, 'hello');
   const pidFile = join(places.workspace, 'pid');
   await until(
-    async () => (await exists(pidFile)) && (await readFile(pidFile, 'utf8')).endsWith('\n'),
     'the command started',
+    async () => (await exists(pidFile)) && (await readFile(pidFile, 'utf8')).endsWith('\n'),
   );
   const pid = Number(await readFile(pidFile, 'utf8'));
   connection.close();

@@ -7,7 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { harnessConnector } from '../../src/harness/connect.ts';
 import type { HarnessConnection } from '../../src/domain/ports/harness.ts';
 import { commit, markDeployed, runTurn } from '../support/harness-fixture.ts';
-import { launchEnv, makePlaces, silentLog, startLauncher } from '../support/local-harness.ts';
+import { launchEnv, makePlaces, startLauncher } from '../support/local-harness.ts';
+import { silentLog } from '../support/log.ts';
 
 /** An agent of a few lines, as somebody could put it into a repository. `lines` answers one message. */
 function agentSource(answer: string): string {

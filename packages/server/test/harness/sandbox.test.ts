@@ -16,7 +16,8 @@ import type { Fixture } from '../sandbox/fixture.ts';
 import { operatorKey, sandboxToken, startGateway } from '../support/gateway.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { runTurn } from '../support/harness-fixture.ts';
-import { preparedHarness, silentLog } from '../support/local-harness.ts';
+import { preparedHarness } from '../support/local-harness.ts';
+import { silentLog } from '../support/log.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 import type { Script } from '../support/scripted-model.ts';
 

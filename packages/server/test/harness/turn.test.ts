@@ -5,7 +5,8 @@ import { test } from 'node:test';
 import { harnessConnector } from '../../src/harness/connect.ts';
 import { sandboxToken, startGateway } from '../support/gateway.ts';
 import { commit, markDeployed, runTurn, startHarness } from '../support/harness-fixture.ts';
-import { launchEnv, makePlaces, silentLog, startLauncher } from '../support/local-harness.ts';
+import { launchEnv, makePlaces, startLauncher } from '../support/local-harness.ts';
+import { silentLog } from '../support/log.ts';
 import type { TestedWire } from '../support/harness-fixture.ts';
 import type { ScriptedRequest } from '../support/scripted-model.ts';
 

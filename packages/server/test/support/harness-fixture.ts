@@ -10,7 +10,8 @@ import type {
 } from '../../src/domain/ports/harness.ts';
 import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
 import { harnessConnector } from '../../src/harness/connect.ts';
-import { launchEnv, makePlaces, relayGateway, silentLog, startLauncher } from './local-harness.ts';
+import { launchEnv, makePlaces, relayGateway, startLauncher } from './local-harness.ts';
+import { silentLog } from './log.ts';
 import type { Places } from './local-harness.ts';
 import { startScriptedModel } from './scripted-model.ts';
 import type { Script, ScriptedModel } from './scripted-model.ts';
@@ -98,17 +99,4 @@ export async function runTurn(
   const text = updates.map((update) => (update.kind === 'text' ? update.text : '')).join('');
   const tools = updates.filter((update) => update.kind === 'tool');
   return { result, updates, text, tools, permissions };
-}
-
-/** Waits for a condition, not for a time. */
-export async function until(
-  condition: () => boolean | Promise<boolean>,
-  what: string,
-  deadlineMs = 10_000,
-): Promise<void> {
-  const end = Date.now() + deadlineMs;
-  while (!(await condition())) {
-    if (Date.now() > end) throw new Error(`did not happen in time: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
 }

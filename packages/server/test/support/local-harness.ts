@@ -9,17 +9,8 @@ import { fileURLToPath } from 'node:url';
 import type { RunningSandbox, SandboxExit } from '../../src/domain/ports/sandbox.ts';
 import { prepareHarness } from '../../src/harness/launch.ts';
 import type { PreparedHarness } from '../../src/harness/launch.ts';
-import type { Log } from '../../src/domain/log.ts';
 
 /** A harness as a plain process on this machine, in the shape of a sandbox: for what needs no isolation. */
-
-export const silentLog: Log = {
-  debug: () => undefined,
-  info: () => undefined,
-  warn: () => undefined,
-  error: () => undefined,
-  child: () => silentLog,
-};
 
 export interface Places {
   root: string;
