@@ -272,6 +272,11 @@ export function readConfig(env: Env): Config {
   });
 }
 
+/** The same configuration with a port that was found free, in the derived addresses too. */
+export function withPort(config: Config, port: number, env: Env): Config {
+  return config.port === port ? config : readConfig({ ...env, BERTH_PORT: String(port) });
+}
+
 function readBaseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (

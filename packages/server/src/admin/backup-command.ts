@@ -10,17 +10,11 @@ import {
 } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Config } from '../config.ts';
-import type { Log } from '../domain/log.ts';
-import { createLogger } from '../logger.ts';
 import { backup } from '../store/backup/backup.ts';
 import { BackupError } from '../store/backup/format.ts';
 import { restore } from '../store/backup/restore.ts';
-import { DataDirError, lockDataDir } from '../store/data-dir-lock.ts';
-import type { DataDirLock } from '../store/data-dir-lock.ts';
-import { openDatabase } from '../store/database.ts';
-import type { Database, DatabaseOptions } from '../store/database.ts';
-import { readConnection, startEmbedded } from '../store/embedded/server.ts';
-import type { EmbeddedServer } from '../store/embedded/server.ts';
+import type { Database } from '../store/database.ts';
+import { withDatabase } from './with-database.ts';
 import { writeOwnerOnly } from './durable-file.ts';
 import { readBundle, writeBundles } from './repo-bundles.ts';
 import type { RepoEntry } from './repo-bundles.ts';
@@ -154,46 +148,4 @@ async function refuseOthers(db: Database): Promise<void> {
   if (row && row.others > 0) {
     throw new BackupError('Another Berth is connected to the database: stop it, or pass --force.');
   }
-}
-
-/**
- * Opens the database of the configuration. `alone` refuses when the service runs; `shared` joins the running
- * service's embedded PostgreSQL, or starts it for the time of `work`.
- */
-async function withDatabase<T>(
-  config: Config,
-  use: 'alone' | 'shared',
-  work: (db: Database) => Promise<T>,
-): Promise<T> {
-  const lock = takeLock(config.dataDir, use);
-  let server: EmbeddedServer | undefined;
-  let db: Database | undefined;
-  try {
-    const places = { home: config.paths.postgres, socketDir: join(config.paths.run, 'pg') };
-    let connection: DatabaseOptions['connection'];
-    if (config.databaseUrl !== null) connection = config.databaseUrl;
-    else if (lock === null) connection = readConnection(places);
-    else connection = (server = await startEmbedded({ ...places, log: quietLog() })).connection;
-    db = openDatabase({ connection, pool: 1 });
-    return await work(db);
-  } finally {
-    await db?.close();
-    await server?.stop();
-    lock?.release();
-  }
-}
-
-/** Null = the service holds it. */
-function takeLock(dataDir: string, use: 'alone' | 'shared'): DataDirLock | null {
-  try {
-    return lockDataDir(dataDir);
-  } catch (error) {
-    if (use === 'shared' && error instanceof DataDirError && error.isHeld) return null;
-    throw error;
-  }
-}
-
-/** Errors only, to standard error. */
-function quietLog(): Log {
-  return createLogger('error', (text) => process.stderr.write(text));
 }

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from 'node:http';
 
 /** One file of a commit, read with `git cat-file`; the host never checks a repository out. */
 export interface RepoFile {
@@ -53,7 +53,7 @@ export type DeployPushed = (
   progress: (line: string) => void,
 ) => Promise<void>;
 
-export type GitService = "git-upload-pack" | "git-receive-pack";
+export type GitService = 'git-upload-pack' | 'git-receive-pack';
 
 export interface GitTarget {
   agentId: string;
@@ -72,6 +72,6 @@ export interface GitWire {
 export class RepoError extends Error {
   constructor(message: string, options?: { cause?: unknown }) {
     super(message, options);
-    this.name = "RepoError";
+    this.name = 'RepoError';
   }
 }

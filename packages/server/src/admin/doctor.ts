@@ -1,0 +1,109 @@
+import { execFile } from 'node:child_process';
+import { statfsSync } from 'node:fs';
+import { createConnection } from 'node:net';
+import { promisify } from 'node:util';
+import type { Config } from '../config.ts';
+import { openSandboxDriver } from '../compose.ts';
+import { readProviders } from '../gateway/providers.ts';
+import { createLogger } from '../logger.ts';
+import { describe } from '../sandbox/probe.ts';
+import { findEngines } from '../store/embedded/engine.ts';
+import { readFileSync } from 'node:fs';
+
+interface Finding {
+  part: string;
+  ok: boolean;
+  lines: string[];
+}
+
+/** Says what this machine offers and lacks, and the exact remedy; exit code 1 when the service could not work. */
+export async function doctor(config: Config, env: NodeJS.ProcessEnv, asJson: boolean): Promise<number> {
+  const findings = [nodeVersion(), await git(), database(config), disk(config), models(config, env)];
+  findings.push(await sandbox(config), await port(config));
+  const ok = findings.every((finding) => finding.ok);
+  if (asJson) process.stdout.write(`${JSON.stringify({ ok, findings }, null, 2)}\n`);
+  else {
+    for (const { part, ok: fine, lines } of findings) {
+      process.stdout.write(`${fine ? 'ok     ' : 'PROBLEM'}  ${part}: ${lines[0] ?? ''}\n`);
+      for (const line of lines.slice(1)) process.stdout.write(`           ${line}\n`);
+    }
+  }
+  return ok ? 0 : 1;
+}
+
+function nodeVersion(): Finding {
+  const ok = Number(process.versions.node.split('.')[0]) >= 24;
+  return {
+    part: 'node',
+    ok,
+    lines: [ok ? process.version : `${process.version}; version 24 or newer is needed`],
+  };
+}
+
+async function git(): Promise<Finding> {
+  try {
+    const { stdout } = await promisify(execFile)('git', ['--version']);
+    return { part: 'git', ok: true, lines: [stdout.trim()] };
+  } catch {
+    return { part: 'git', ok: false, lines: ['is missing; run: apt-get install -y git'] };
+  }
+}
+
+function database(config: Config): Finding {
+  // The URL holds a password, so only that there is one is said.
+  if (config.databaseUrl !== null)
+    return { part: 'database', ok: true, lines: ['BERTH_DATABASE_URL is set'] };
+  const [engine] = findEngines();
+  if (engine) return { part: 'database', ok: true, lines: [`embedded PostgreSQL (${engine.kind})`] };
+  return { part: 'database', ok: false, lines: ['no PostgreSQL for this platform; set BERTH_DATABASE_URL'] };
+}
+
+function disk(config: Config): Finding {
+  const near = [config.dataDir, `${config.dataDir}/..`, '/'];
+  for (const path of near) {
+    try {
+      const { bavail, bsize } = statfsSync(path);
+      const freeMb = Math.floor((bavail * bsize) / 1024 / 1024);
+      const ok = freeMb > 1024;
+      return {
+        part: 'disk',
+        ok,
+        lines: [`${freeMb} MiB free at ${config.dataDir}${ok ? '' : '; that is too little'}`],
+      };
+    } catch {
+      // The data directory is made by the first start.
+    }
+  }
+  return { part: 'disk', ok: false, lines: [`${config.dataDir} cannot be looked at`] };
+}
+
+function models(config: Config, env: NodeJS.ProcessEnv): Finding {
+  const file = config.modelProvidersFile === null ? null : readFileSync(config.modelProvidersFile, 'utf8');
+  const ready = [...readProviders(env, file).values()].filter((p) => p.key !== null || !p.needsKey);
+  const names = ready.map((provider) => provider.name);
+  const lines = [
+    names.length > 0 ? `configured: ${names.join(', ')}` : 'no provider has a key; only demo/guide answers',
+  ];
+  if (names.length === 0) lines.push('set ANTHROPIC_API_KEY or OPENAI_API_KEY, or see docs/models.md');
+  return { part: 'models', ok: true, lines };
+}
+
+async function sandbox(config: Config): Promise<Finding> {
+  const log = createLogger('silent', () => {});
+  const capabilities = await openSandboxDriver(config, log).capabilities();
+  return { part: 'sandbox', ok: capabilities.usable, lines: describe(capabilities) };
+}
+
+function port(config: Config): Promise<Finding> {
+  return new Promise((resolve) => {
+    const socket = createConnection({ port: config.port, host: config.host });
+    const say = (line: string) => {
+      socket.destroy();
+      resolve({ part: 'port', ok: true, lines: [line] });
+    };
+    socket.once('connect', () =>
+      say(`something answers on ${config.host}:${config.port} already (this service?)`),
+    );
+    socket.once('error', () => say(`${config.host}:${config.port} is free`));
+  });
+}

@@ -1,0 +1,103 @@
+import { lookup } from 'node:dns/promises';
+import type { AddressInfo } from 'node:net';
+import { compose, type Service } from '../compose.ts';
+import type { Config } from '../config.ts';
+import { createLogger, type Logger } from '../logger.ts';
+import { readNodeId } from '../node-id.ts';
+import { openStore } from '../open-store.ts';
+import { lockDataDir } from '../store/data-dir-lock.ts';
+import { withPort } from '../config.ts';
+import { watchParent } from './watch-parent.ts';
+
+/** Runs the service in the foreground until a signal; resolves with the exit code. */
+export async function serve(given: Config, env: NodeJS.ProcessEnv): Promise<number> {
+  const log = createLogger(given.logLevel, (text) => process.stderr.write(text));
+  const lock = lockDataDir(given.dataDir);
+  // Asked for before the slow part, so that nobody waits for a start that must fail.
+  await checkHost(given.host);
+  const store = await openStore(given, log);
+  let service: Service | null = null;
+  try {
+    const config = given.port === 0 ? withPort(given, await freePort(given.host), env) : given;
+    service = await compose(config, env, readNodeId(config.dataDir), store.db, log);
+    await service.start();
+    const address = await service.listener.listen(config.port, config.host);
+    announce(config, service, address);
+    const why = await stopRequested(env, log);
+    log.info('Stopping.', { why, graceSeconds: config.drainSeconds });
+    await service.stop(config.drainSeconds * 1000);
+    return 0;
+  } catch (error) {
+    if (service) await service.stop(0).catch(() => undefined);
+    throw error;
+  } finally {
+    await store.close();
+    lock.release();
+    log.flush();
+  }
+}
+
+async function checkHost(host: string): Promise<void> {
+  await lookup(host).catch(() => {
+    throw new Error(`BERTH_HOST must be an address of this machine; "${host}" is none.`);
+  });
+}
+
+/** The addresses in answers need the port before anything listens. */
+async function freePort(host: string): Promise<number> {
+  const { createServer } = await import('node:net');
+  const probe = createServer();
+  await new Promise<void>((resolve, reject) => {
+    probe.once('error', reject);
+    probe.listen(0, host, resolve);
+  });
+  const { port } = probe.address() as AddressInfo;
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}
+
+/** A second signal ends the process at once: the next start takes up what was cut off. */
+function stopRequested(env: NodeJS.ProcessEnv, log: Logger): Promise<string> {
+  return new Promise((resolve) => {
+    let isAsked = false;
+    const ask = (why: string): void => {
+      if (isAsked) process.exit(1);
+      isAsked = true;
+      resolve(why);
+    };
+    process.on('SIGTERM', () => ask('SIGTERM'));
+    process.on('SIGINT', () => ask('SIGINT'));
+    watchParent(env, () => {
+      log.warn('The parent process is gone; the service ends at once.');
+      log.flush();
+      process.exit(1);
+    });
+  });
+}
+
+function announce(config: Config, service: Service, address: AddressInfo): void {
+  const { made, keyFile } = service.bootstrap;
+  const say = (line: string) => process.stdout.write(`${line}\n`);
+  const keyPath = config.paths.bootstrapKey;
+  say('');
+  say(
+    `Berth listens on http://${address.address.includes(':') ? `[${address.address}]` : address.address}:${address.port}`,
+  );
+  say(`  address   ${config.baseUrl}   (API reference: ${config.baseUrl}/docs)`);
+  if (made) say(`  key       ${made.keyValue}   (shown this once; also in ${keyPath})`);
+  else if (keyFile === 'usable') say(`  key       in ${keyPath}`);
+  else say(`  key       ${keyPath} is ${keyFile}; make another with: npx berth host keys create`);
+  say(`  model     ${service.gateway.defaultModel()}`);
+  const agentId = made?.agentId;
+  if (!agentId) return;
+  say('');
+  say('Try it:');
+  say(`  curl -s ${config.baseUrl}/api/v1/chat/send -H "Authorization: Bearer $(cat ${keyPath})" \\`);
+  say(`    -H 'Content-Type: application/json' \\`);
+  say(`    -d '{"agentId":"${agentId}","conversationId":null,"content":"run: sh hello.sh"}'`);
+  say('');
+  say(
+    `  BERTH_URL=${config.baseUrl} BERTH_API_KEY=$(cat ${keyPath}) npx berth chat ${agentId} "run: sh hello.sh"`,
+  );
+  say('');
+}

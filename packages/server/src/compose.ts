@@ -1,0 +1,303 @@
+import { chmodSync, mkdirSync, readFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { bootstrapKeyFile } from './admin/bootstrap-key-file.ts';
+import { keyFile, keyVariable } from './admin/encryption-key-file.ts';
+import type { Config } from './config.ts';
+import { createCursors } from './domain/paging.ts';
+import type { Log } from './domain/log.ts';
+import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gateway.ts';
+import type { SandboxDriver } from './domain/ports/sandbox.ts';
+import { createApp, type App } from './edges/app.ts';
+import { createGitEdge } from './edges/git.ts';
+import { createListener, type Listener } from './edges/listener.ts';
+import { createModelGateway } from './gateway/gateway.ts';
+import { readProviders } from './gateway/providers.ts';
+import { harnessConnector } from './harness/connect.ts';
+import { harnessLaunch, prepareHarness } from './harness/launch.ts';
+import { openRepos } from './repos/open-repos.ts';
+import { createRuntime, type Runtime } from './runtime/runtime.ts';
+import { createBubblewrap } from './sandbox/bubblewrap.ts';
+import { createAgents } from './services/agents.ts';
+import { createApiKeys } from './services/api-keys.ts';
+import { createAuth } from './services/auth.ts';
+import { bootstrap, type BootstrapResult } from './services/bootstrap.ts';
+import { createCancel } from './services/cancel.ts';
+import { createConversations } from './services/conversations.ts';
+import { createDeployWork } from './services/deploy-work.ts';
+import { createDeployments } from './services/deployments.ts';
+import { createEncryptionKeys } from './services/encryption-keys.ts';
+import { createEvents } from './services/events.ts';
+import { createHub } from './services/hub.ts';
+import { createIdempotency } from './services/idempotency.ts';
+import { createOutcomes } from './services/outcomes.ts';
+import { createRateLimit } from './services/rate-limit.ts';
+import { createRunLife } from './services/run-life.ts';
+import { createRuns } from './services/runs.ts';
+import { createSandboxRecords } from './services/sandbox-records.ts';
+import { createSecrets } from './services/secrets.ts';
+import { createUrlGuard } from './services/url-guard.ts';
+import { createAgentStore } from './store/agents.ts';
+import { createApiKeyStore } from './store/api-keys.ts';
+import type { Database } from './store/database.ts';
+import { createDeploymentStore } from './store/deployments.ts';
+import { openDoorbell } from './store/doorbell.ts';
+import { createIdempotencyStore } from './store/idempotency.ts';
+import { createOrgStore } from './store/orgs.ts';
+import { createRateUsageStore } from './store/rate-usage.ts';
+import { createSealedRowStore } from './store/sealed-rows.ts';
+import { createSecretStore } from './store/secrets.ts';
+import { createSettingsStore } from './store/settings.ts';
+
+export interface Service {
+  bootstrap: BootstrapResult;
+  listener: Listener;
+  app: App;
+  runtime: Runtime;
+  gateway: ModelGateway;
+  sandboxDriver: SandboxDriver;
+  /** Takes up what an earlier process left, and begins to work. */
+  start(): Promise<void>;
+  /** Lets requests and turns end, at most `graceMs`, and closes everything but the database. */
+  stop(graceMs: number): Promise<void>;
+}
+
+const HOUR_MS = 3_600_000;
+
+/** The stores over one database. */
+export function createStores(db: Database) {
+  return {
+    agents: createAgentStore(db),
+    keys: createApiKeyStore(db),
+    secrets: createSecretStore(db),
+    deployments: createDeploymentStore(db),
+    orgs: createOrgStore(db),
+    settings: createSettingsStore(db),
+    sealedRows: createSealedRowStore(db),
+  };
+}
+
+export function openEncryptionKeys(config: Config, db: Database, stores: ReturnType<typeof createStores>) {
+  const file = keyFile(config.encryptionKeyFile);
+  const source = config.encryptionKey === null ? file : keyVariable(config.encryptionKey, file);
+  return createEncryptionKeys({ db, ...stores, source });
+}
+
+/** Names this installation's sandboxes on the host; two services with two data directories do not meet. */
+export function openSandboxDriver(config: Config, log: Log): SandboxDriver {
+  const name = createHash('sha256').update(config.dataDir).digest('hex').slice(0, 12);
+  return createBubblewrap({ areaDir: config.paths.runtime, name, log: log.child({ part: 'sandbox' }) });
+}
+
+/** The only place that knows every part: plain constructor calls, from top to bottom. */
+export async function compose(
+  config: Config,
+  env: NodeJS.ProcessEnv,
+  nodeId: string,
+  db: Database,
+  log: Log,
+): Promise<Service> {
+  for (const path of [config.paths.volumes, config.paths.runtime, config.paths.run]) makeEnterable(path);
+  const stores = createStores(db);
+  const encryptionKeys = openEncryptionKeys(config, db, stores);
+  await encryptionKeys.prepare();
+  const { box } = encryptionKeys;
+  const doorbell = await openDoorbell(db, log);
+
+  const providers = readProviders(
+    env,
+    config.modelProvidersFile === null ? null : readFileSync(config.modelProvidersFile, 'utf8'),
+  );
+  // The runtime counts what the gateway reports, and the gateway must be there before the runtime: bound below.
+  const hooks: ModelGatewayHooks = {
+    onUsage: (caller, usage) => runtime.hooks.onUsage(caller, usage),
+    reserve: (caller, estimate) => runtime.hooks.reserve(caller, estimate),
+  };
+  const gateway = await createModelGateway({ providers, hooks, log, defaultModel: config.defaultModel });
+  const modelKeyNames = (): string[] =>
+    gateway
+      .providers()
+      .map((provider) => provider.keyVariable)
+      .filter(Boolean);
+
+  const guard = createUrlGuard(config.allowPrivateNetworks);
+  const git = await openRepos({ root: config.paths.repos, log, guard, extraCaFiles: extraCaFiles(env) });
+  const { repos } = git;
+  const boot = await bootstrap({
+    db,
+    ...stores,
+    repos,
+    defaultModel: () => gateway.defaultModel(),
+    keyFile: bootstrapKeyFile(config.paths.bootstrapKey),
+  });
+  const cursors = createCursors(boot.cursorSecret);
+
+  const auth = createAuth({ ...stores, outside: db.outside, doorbell, rateLimit: config.rateLimit, log });
+  const rateLimit = createRateLimit({
+    usage: createRateUsageStore(db),
+    nodeId,
+    log,
+    authFailures: { quota: 300, windowSeconds: 60 },
+  });
+  const idempotency = createIdempotency({
+    db,
+    store: createIdempotencyStore(db, 30),
+    box,
+    holdEncryptionKey: encryptionKeys.hold,
+    renewMs: 10_000,
+  });
+  const secrets = createSecrets({
+    db,
+    ...stores,
+    box,
+    holdEncryptionKey: encryptionKeys.hold,
+    cursors,
+    modelKeyNames,
+  });
+  const work = createDeployWork({
+    db,
+    ...stores,
+    repos,
+    gitToken: secrets.gitToken,
+    checkTree: git.checkTree,
+    log,
+  });
+  const deployments = createDeployments({ db, ...stores, work, cursors });
+
+  const hub = createHub();
+  const outcomes = createOutcomes();
+  const life = createRunLife({
+    db,
+    hub,
+    outcomes,
+    doorbell,
+    nodeId,
+    leaseMs: config.leaseSeconds * 1000,
+    log,
+  });
+  const cancel = createCancel({ db, hub, outcomes, doorbell, life, log });
+
+  const sandboxDriver = openSandboxDriver(config, log);
+  const prepared = await prepareHarness({
+    sourceDir: fileURLToPath(new URL('../../harness/src', import.meta.url)),
+    targetDir: config.paths.runtime,
+  });
+  const runtime = createRuntime({
+    life,
+    hub,
+    cancel,
+    deployments,
+    nodeId,
+    driver: sandboxDriver,
+    connect: harnessConnector({ log }),
+    launch: (input) => harnessLaunch(prepared, input),
+    gateway: () => gateway,
+    repos,
+    secrets,
+    records: createSandboxRecords(db),
+    limits: config.sandbox,
+    paths: config.paths,
+    config,
+    log,
+  });
+  const agents = createAgents({
+    db,
+    ...stores,
+    repos,
+    work,
+    auth,
+    cursors,
+    defaultModel: () => gateway.defaultModel(),
+    checkUrl: git.checkUrl,
+    hostedGitUrl: (agentId) => `${config.baseUrl}/git/${agentId}.git`,
+    async onAgentRemoved(agentId) {
+      await runtime.removeAgent(agentId);
+      await repos.remove(agentId);
+    },
+    log,
+  });
+  const services = {
+    auth,
+    agents,
+    apiKeys: createApiKeys({ db, ...stores, auth, cursors }),
+    secrets,
+    deployments,
+    conversations: createConversations({ db, ...stores, cursors, cancel }),
+    runs: createRuns({
+      db,
+      ...stores,
+      cursors,
+      hub,
+      outcomes,
+      doorbell,
+      life,
+      cancel,
+      maxActiveAgents: config.maxActiveAgents,
+    }),
+    events: createEvents({ db, hub, outcomes, cursors, log }),
+    rateLimit,
+    idempotency,
+  };
+
+  const app = createApp(services, {
+    addresses: { baseUrl: config.baseUrl, appDomain: config.appDomain },
+    log,
+    probe: async () => {
+      await db.sql`select 1`;
+      return [];
+    },
+    gauges: () => runtime.stats(),
+  });
+  const listener = createListener(app, [
+    createGitEdge({ services, wire: git.wire(deployments.deployPushed), log }),
+  ]);
+  let purge: NodeJS.Timeout | undefined;
+
+  return {
+    bootstrap: boot,
+    listener,
+    app,
+    runtime,
+    gateway,
+    sandboxDriver,
+    async start() {
+      await runtime.start();
+      await work.resume();
+      await agents.resumeRemovals();
+      rateLimit.start(500);
+      purge = setInterval(() => {
+        idempotency
+          .purge()
+          .catch((error: unknown) => log.warn('Old answers could not be purged.', { error }));
+      }, HOUR_MS).unref();
+    },
+    async stop(graceMs) {
+      clearInterval(purge);
+      // No new work first; the streams of running turns stay until those have ended.
+      await runtime.drain(graceMs);
+      await listener.close(2_000);
+      hub.drain();
+      await work.idle();
+      await git.idle();
+      rateLimit.close();
+      await auth.close();
+      gateway.close();
+      await doorbell.close();
+    },
+  };
+}
+
+/** Sandboxes, and as root PostgreSQL, run as other users, who must be able to pass through. */
+function makeEnterable(path: string): void {
+  mkdirSync(path, { recursive: true, mode: 0o711 });
+  chmodSync(path, 0o711);
+  if (process.getuid?.() === 0) chmodSync(dirname(path), 0o711);
+}
+
+/** Certificate authorities that the operator trusts besides the system's, by the usual variables of git and Node. */
+function extraCaFiles(env: NodeJS.ProcessEnv): string[] {
+  return ['GIT_SSL_CAINFO', 'SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS']
+    .map((name) => env[name])
+    .filter((path): path is string => path !== undefined && path !== '');
+}
