@@ -37,6 +37,7 @@ import { createRunLife } from './services/run-life.ts';
 import { createRuns } from './services/runs.ts';
 import { createSandboxRecords } from './services/sandbox-records.ts';
 import { createSecrets } from './services/secrets.ts';
+import { createTurnHistory } from './services/turn-history.ts';
 import { createUrlGuard } from './services/url-guard.ts';
 import { createAgentStore } from './store/agents.ts';
 import { createApiKeyStore } from './store/api-keys.ts';
@@ -174,9 +175,10 @@ export async function compose(
     doorbell,
     nodeId,
     leaseMs: config.leaseSeconds * 1000,
+    runTimeoutMs: config.runTimeoutSeconds * 1000,
     log,
   });
-  const cancel = createCancel({ db, hub, outcomes, doorbell, life, log });
+  const cancel = createCancel({ db, life, log });
 
   const sandboxDriver = openSandboxDriver(config, log);
   const prepared = await prepareHarness({
@@ -185,9 +187,9 @@ export async function compose(
   });
   const runtime = createRuntime({
     life,
-    hub,
     cancel,
-    deployments,
+    history: createTurnHistory(db),
+    waitForActive: work.waitForActive,
     nodeId,
     driver: sandboxDriver,
     connect: harnessConnector({ log }),
@@ -198,7 +200,11 @@ export async function compose(
     records: createSandboxRecords(db),
     limits: config.sandbox,
     paths: config.paths,
-    config,
+    maxSandboxes: config.sandbox.max,
+    idleMs: config.sandbox.idleSeconds * 1000,
+    maxConcurrentRuns: config.maxConcurrentRuns,
+    runMaxAttempts: config.runMaxAttempts,
+    leaseMs: config.leaseSeconds * 1000,
     log,
   });
   const agents = createAgents({
@@ -223,7 +229,7 @@ export async function compose(
     apiKeys: createApiKeys({ db, ...stores, auth, cursors }),
     secrets,
     deployments,
-    conversations: createConversations({ db, ...stores, cursors, cancel }),
+    conversations: createConversations({ db, ...stores, cursors, life }),
     runs: createRuns({
       db,
       ...stores,

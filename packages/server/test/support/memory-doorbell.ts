@@ -29,7 +29,7 @@ export function memoryBells(): Bells {
         on: (topic, handler) => void own.handlers.set(topic, [...(own.handlers.get(topic) ?? []), handler]),
         onReconnect: (handler) => void own.reconnected.push(handler),
         close: async () => {},
-      setPeers: () => {},
+        setPeers: () => {},
       };
     },
   };
