@@ -121,7 +121,7 @@ export class BubblewrapDriver implements SandboxDriver {
       launched.release();
       return sandbox;
     } catch (error) {
-      throw await this.undo(launched, group, error);
+      throw await this.undo(launched, spec.id, group, error);
     }
   }
 
@@ -167,12 +167,8 @@ export class BubblewrapDriver implements SandboxDriver {
       return;
     }
     const host = await this.openHost();
-    const mark = `${this.options.name}/${id}`;
-    const left = markedProcesses().flatMap((process) => (process.mark === mark ? [process.pid] : []));
-    const ends = [...left, ...endingProcesses()].map((pid) => gone(pid, startTime(pid), GONE_TIMEOUT_MS));
-    for (const pid of left) tryKill(pid);
+    await this.endMarked(id);
     await host.cgroups.group(id).destroy();
-    await Promise.all(ends);
   }
 
   removeVolume(volumeDir: string): Promise<void> {
@@ -213,10 +209,21 @@ export class BubblewrapDriver implements SandboxDriver {
     };
   }
 
-  private async undo(launched: Launched, group: Group | null, error: unknown): Promise<Error> {
-    const said = await launched.abort();
+  private async undo(launched: Launched, id: string, group: Group | null, error: unknown): Promise<Error> {
+    const said = launched.abort();
+    // Before its program runs, bwrap's init does not yet die with its monitor.
+    await this.endMarked(id);
     await group?.destroy();
-    return new Error(`The sandbox did not start: ${said.trim() || String(error)}`, { cause: error });
+    return new Error(`The sandbox did not start: ${(await said).trim() || String(error)}`, { cause: error });
+  }
+
+  /** Ends the bwrap processes of a sandbox, whoever started them; with its init goes everything in it. */
+  private async endMarked(id: string): Promise<void> {
+    const mark = `${this.options.name}/${id}`;
+    const left = markedProcesses().flatMap((process) => (process.mark === mark ? [process.pid] : []));
+    const ends = [...left, ...endingProcesses()].map((pid) => gone(pid, startTime(pid), GONE_TIMEOUT_MS));
+    for (const pid of left) tryKill(pid);
+    await Promise.all(ends);
   }
 }
 

@@ -7,7 +7,7 @@ import type {
 } from '../domain/ports/sandbox.ts';
 import type { Group } from './cgroup/group.ts';
 import type { Child } from './launch.ts';
-import { gone, startTime } from './processes.ts';
+import { gone, startTime, tryKill } from './processes.ts';
 import { processStats } from './process-stats.ts';
 
 const GONE_TIMEOUT_MS = 10_000;
@@ -61,17 +61,22 @@ export class BubblewrapSandbox implements RunningSandbox {
   /** Ends the tree; the first reason stands. */
   end(reason: SandboxExitReason): Promise<SandboxExit> {
     this.endedBy ??= reason;
-    this.group?.kill();
-    // With bwrap's monitor its init dies, and with the init of a PID namespace everything in it.
+    this.killTree();
     this.child.kill('SIGKILL');
     return this.exited;
+  }
+
+  /** With the init of a PID namespace everything in it dies. bwrap ties it to its monitor only shortly after the start. */
+  private killTree(): void {
+    this.group?.kill();
+    if (this.initSince !== null && startTime(this.initPid) === this.initSince) tryKill(this.initPid);
   }
 
   private async awaitExit(options: Options): Promise<SandboxExit> {
     const { code, signal } = await exitOf(this.child);
     const wasOutOfMemory =
       (this.group?.oomKills() ?? 0) > 0 && (code === KILLED_CODE || signal === 'SIGKILL');
-    this.group?.kill();
+    this.killTree();
     await gone(this.initPid, this.initSince, GONE_TIMEOUT_MS);
     await this.group?.destroy();
     const exit = { reason: this.endedBy ?? (wasOutOfMemory ? 'oom' : 'exit'), code, signal };

@@ -43,12 +43,12 @@ export async function removeVolume(volumeDir: string): Promise<void> {
   if (!stat.isDirectory()) throw new Error(`${volumeDir} is not a folder, so it is no volume.`);
   const isRoot = process.getuid?.() === 0;
   const user = isRoot ? { uid: stat.uid, gid: stat.gid } : null;
-  const folders = [join(volumeDir, 'workspace'), join(volumeDir, 'home')];
-  const first = await run('/bin/rm', ['-rf', '--one-file-system', '--', ...folders], user);
+  const folders = ['workspace', 'home'];
+  const first = await run('/bin/rm', ['-rf', '--one-file-system', '--', ...folders], volumeDir, user);
   if (first.code !== 0) {
     // Folders that their owner may not enter: the owner may change that. Links are not followed.
-    await run('/bin/chmod', ['-R', 'u+rwX', '--', ...folders], user);
-    const second = await run('/bin/rm', ['-rf', '--one-file-system', '--', ...folders], user);
+    await run('/bin/chmod', ['-R', 'u+rwX', '--', ...folders], volumeDir, user);
+    const second = await run('/bin/rm', ['-rf', '--one-file-system', '--', ...folders], volumeDir, user);
     if (second.code !== 0)
       throw new Error(`The volume ${volumeDir} cannot be removed: ${second.errors.slice(0, 500)}`);
   }
@@ -56,12 +56,19 @@ export async function removeVolume(volumeDir: string): Promise<void> {
   await rm(volumeDir, { recursive: true, force: true });
 }
 
+/** The folder is entered before the user is changed, who may not be able to walk there. */
 async function run(
   file: string,
   args: string[],
+  cwd: string,
   user: SandboxUser,
 ): Promise<{ code: number | null; errors: string }> {
-  const child = spawn(file, args, { ...user, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawn(file, args, {
+    ...user,
+    cwd,
+    env: { LC_ALL: 'C' },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
   let errors = '';
   child.stderr.on('data', (chunk: Buffer) => {
     if (errors.length < 4096) errors += chunk.toString();
