@@ -8,9 +8,11 @@ import type { Identity } from './identity.ts';
 /**
  * The shell between the service and PostgreSQL. Its standard input is a pipe that only the service holds: when the
  * service ends in any way, kill -9 included, the reader sees the end of file and PostgreSQL shuts down. Arguments:
- * signal of that shutdown (INT = fast, QUIT = immediate), a folder to remove afterwards or "", the command.
+ * signal of that shutdown (INT = fast, QUIT = immediate), a folder to remove afterwards or "", the command. The
+ * shell itself ignores the signals that a service manager sends to everything at once, so that a drain has its database.
  */
 const SCRIPT = `
+trap '' HUP INT TERM
 signal=$1; remove=$2; shift 2
 exec 3<&0
 "$@" </dev/null 3<&- &
