@@ -26,7 +26,9 @@ export interface Cgroups {
 
 /** Finds the hierarchies and proves each by moving a process into it; those that refuse are not used. */
 export async function openCgroups(options: FindOptions): Promise<Cgroups> {
-  const hierarchies = await provenHierarchies(findHierarchies(options));
+  const found = findHierarchies(options);
+  const hierarchies = await provenHierarchies(found);
+  for (const one of found) if (!hierarchies.includes(one)) tryRemoveFolder(one.parent);
   return {
     hierarchies,
     enforced: limitControllers.filter((name) => hierarchies.some((one) => one.controllers.includes(name))),

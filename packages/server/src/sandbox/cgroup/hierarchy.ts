@@ -36,11 +36,11 @@ export function findHierarchies(options: FindOptions): Hierarchy[] {
   const found: Hierarchy[] = [];
   const missing = new Set<Controller>(limitControllers);
   for (const mount of options.mounts.toSorted((a, b) => b.version - a.version)) {
+    // Version 2 counts CPU time even without controllers, so version 1 is then joined only for limits.
+    const isCounted = found.some((one) => one.version === 2);
     const hierarchy =
-      mount.version === 2 ? openVersion2(mount, options) : openVersion1(mount, options, missing);
+      mount.version === 2 ? openVersion2(mount, options) : openVersion1(mount, options, missing, isCounted);
     if (!hierarchy) continue;
-    // Version 2 counts CPU time even without controllers; a group that limits nothing is joined only where it counts.
-    if (hierarchy.controllers.length === 0 && found.some((one) => one.version === 2)) continue;
     for (const controller of hierarchy.controllers) missing.delete(controller);
     found.push(hierarchy);
   }
@@ -53,11 +53,16 @@ function baseOf(mount: CgroupMount, options: FindOptions): string | null {
   return own?.endsWith(`/${LEAF}`) ? own.slice(0, -LEAF.length - 1) : own;
 }
 
-function openVersion1(mount: CgroupMount, options: FindOptions, missing: Set<Controller>): Hierarchy | null {
+function openVersion1(
+  mount: CgroupMount,
+  options: FindOptions,
+  missing: Set<Controller>,
+  isCounted: boolean,
+): Hierarchy | null {
   const controllers = limitControllers.filter(
     (name) => missing.has(name) && mount.controllers.includes(name),
   );
-  const useful = controllers.length > 0 || mount.controllers.includes('cpuacct');
+  const useful = controllers.length > 0 || (!isCounted && mount.controllers.includes('cpuacct'));
   const base = useful ? baseOf(mount, options) : null;
   if (base === null) return null;
   const parent = join(base, options.name);
