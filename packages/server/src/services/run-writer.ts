@@ -109,7 +109,7 @@ export function createRunWriters(
           if (ledger.length > 0) await write([], ledger);
           return;
         }
-        if (isRefused || tries === MAX_TRIES) return shares.forEach(({ writer }) => lose(writer));
+        if (isRefused || isClosing(error) || tries === MAX_TRIES) return shares.forEach(({ writer }) => lose(writer));
         await new Promise((resolve) => setTimeout(resolve, Math.min(25 * 2 ** tries, 1_000)));
       }
     }
@@ -220,6 +220,11 @@ function giveUp(writer: Writer): void {
   writer.events = [];
   writer.onSettled?.({ at: new Date(), written: null });
   wake(writer);
+}
+
+/** The service itself has closed its connections. */
+function isClosing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'CONNECTION_ENDED';
 }
 
 /** The database has looked at it and said no (SQLSTATE classes 22, 23, 42, 54); anything else may pass by itself. */

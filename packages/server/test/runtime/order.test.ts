@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { echo, runWorld, send } from '../support/run-world.ts';
+import { seeded } from '../support/scripts.ts';
+
+test('32 conversations at once: each has one run at a time, in the order accepted, and a log without a gap', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const busy = new Set<string>();
+  let overlaps = 0;
+  const { runs } = await world.replica({
+    async script(turn, sandbox) {
+      if (busy.has(turn.conversationId)) overlaps += 1;
+      busy.add(turn.conversationId);
+      await new Promise((resolve) => setImmediate(resolve));
+      const result = await echo(turn, sandbox);
+      busy.delete(turn.conversationId);
+      return result;
+    },
+  });
+  const firsts = await Promise.all(
+    Array.from({ length: 32 }, (_, i) => runs.send(owner, send(`0 of ${i}`, { agentId }))),
+  );
+  const ids: string[][] = firsts.map(({ runId }) => [runId]);
+  for (let n = 1; n < 6; n += 1) {
+    await Promise.all(
+      firsts.map(async ({ conversationId }, i) => {
+        const { runId } = await runs.send(owner, send(`${n} of ${i}`, { agentId, conversationId }));
+        ids[i]!.push(runId);
+      }),
+    );
+  }
+  const outcomes = await Promise.all(ids.flat().map((runId) => runs.outcome(owner, runId, 30_000)));
+  assert.ok(outcomes.every(({ run }) => run.status === 'completed'));
+  assert.equal(overlaps, 0);
+  for (const [i, { conversationId }] of firsts.entries()) {
+    const log = await world.log(conversationId);
+    assert.deepEqual(log.map((event) => event.seq), log.map((_, index) => index + 1));
+    const started = log.flatMap((event) => (event.type === 'run.started' ? [event.data.runId] : []));
+    assert.deepEqual(started, ids[i]);
+    const said = log.flatMap((e) => (e.type === 'message.created' && e.data.role === 'assistant' ? [e.data.content] : []));
+    assert.deepEqual(said, [0, 1, 2, 3, 4, 5].map((n) => `${n} of ${i}`));
+  }
+});
+
+for (const seed of [1, 2, 3]) {
+  test(`sends, deltas, cancels and interrupts of one conversation at the same moment leave a whole log (seed ${seed})`, async (t) => {
+    const world = await runWorld();
+    t.after(() => world.close());
+    const { agentId, owner } = world;
+    const random = seeded(seed);
+    const { runs } = await world.replica({
+      async script(turn) {
+        for (let i = 0; i < 5 + random() * 10 && !turn.signal.aborted; i += 1) {
+          turn.onUpdate({ kind: 'text', text: `${i} ` });
+          if (random() < 0.3) await new Promise((resolve) => setTimeout(resolve, random() * 4));
+        }
+        return turn.signal.aborted ? { outcome: 'cancelled' } : { outcome: 'completed' };
+      },
+    });
+    const first = await runs.send(owner, send('begin', { agentId }));
+    const { conversationId } = first;
+    const ids = [first.runId];
+    for (let round = 0; round < 15; round += 1) {
+      const work = Array.from({ length: 4 }, async () => {
+        const onBusy = random() < 0.15 ? ('interrupt' as const) : ('enqueue' as const);
+        const { runId } = await runs.send(owner, send('more', { agentId, conversationId, onBusy }));
+        ids.push(runId);
+        if (random() < 0.2) await runs.cancel(owner, runId).catch(() => undefined);
+      });
+      await Promise.all(work);
+    }
+    const outcomes = await Promise.all(ids.map((id) => runs.outcome(owner, id, 30_000)));
+    assert.ok(outcomes.every(({ run }) => run.status === 'completed' || run.status === 'cancelled'));
+    const log = await world.log(conversationId);
+    assert.deepEqual(log.map((event) => event.seq), log.map((_, index) => index + 1));
+    const ends = log.filter((event) => ['run.completed', 'run.cancelled'].includes(event.type));
+    assert.equal(new Set(ends.map((event) => event.runId)).size, ids.length);
+    assert.equal(ends.length, ids.length);
+    const [lane] = await world.db.sql`select state, pending, run_id from lanes where conversation_id = ${conversationId}`;
+    assert.deepEqual({ ...lane }, { state: 'idle', pending: 0, run_id: null });
+  });
+}
