@@ -14,7 +14,7 @@ export interface ConversationsDependencies {
   db: Database;
   agents: AgentStore;
   cursors: Cursors;
-  life: Pick<RunLife, 'signal' | 'publish'>;
+  life: Pick<RunLife, 'signal' | 'publish' | 'forget'>;
 }
 
 export function createConversations(deps: ConversationsDependencies): ConversationsService {
@@ -34,6 +34,7 @@ export function createConversations(deps: ConversationsDependencies): Conversati
       requireEdit(p);
       const { runningRunId, cancelled } = await closeConversation(db, id);
       db.afterCommit(() => {
+        life.forget(id);
         life.publish.written(cancelled);
         if (runningRunId) life.signal(runningRunId);
       });

@@ -10,6 +10,8 @@ interface Entry {
   /** Seq of the run's first event, when this process accepted it. */
   firstSeq?: number;
   outcome: RunOutcome | null;
+  /** It may have ended where this process did not see it. */
+  isStale: boolean;
   waiters: Set<(outcome: RunOutcome) => void>;
 }
 
@@ -26,22 +28,37 @@ export interface Outcomes {
   settle(outcome: RunOutcome): void;
   /** Null when the time is up or the signal aborts first. */
   wait(runId: string, waitMs: number, signal?: AbortSignal): Promise<RunOutcome | null>;
-  /** Runs of a conversation (null = of any) for which somebody waits here. */
-  waitedFor(conversationId: string | null): string[];
+  /**
+   * Runs of a conversation (null = of all) may have ended elsewhere: they are not taken for unfinished any more
+   * without a look. Answers with those for which somebody waits here.
+   */
+  stale(conversationId: string | null): string[];
+  /** The conversation is no more. */
+  forget(conversationId: string): void;
 }
 
 export function createOutcomes(): Outcomes {
   const entries = new Map<string, Entry>();
+  const byConversation = new Map<string, Set<string>>();
+
+  function drop(runId: string): void {
+    const entry = entries.get(runId);
+    if (!entry) return;
+    entries.delete(runId);
+    const ids = byConversation.get(entry.conversationId);
+    ids?.delete(runId);
+    if (ids?.size === 0) byConversation.delete(entry.conversationId);
+  }
 
   function forgetLater(runId: string): void {
-    setTimeout(() => entries.delete(runId), KEEP_MS).unref();
+    setTimeout(() => drop(runId), KEEP_MS).unref();
   }
 
   /** Runs that nobody waits for, and that end on another replica, would stay for ever. */
   function trim(): void {
     for (const [id, entry] of entries) {
       if (entries.size < MAX_KEPT) return;
-      if (entry.waiters.size === 0) entries.delete(id);
+      if (entry.waiters.size === 0) drop(id);
     }
   }
 
@@ -50,13 +67,24 @@ export function createOutcomes(): Outcomes {
       if (entries.has(runId)) return;
       if (entries.size >= MAX_KEPT) trim();
       const { conversationId, orgId, agentId, firstSeq } = place;
-      const known = firstSeq === undefined ? {} : { firstSeq };
-      entries.set(runId, { conversationId, orgId, agentId, ...known, outcome: null, waiters: new Set() });
+      const entry: Entry = {
+        conversationId,
+        orgId,
+        agentId,
+        outcome: null,
+        isStale: false,
+        waiters: new Set(),
+      };
+      if (firstSeq !== undefined) entry.firstSeq = firstSeq;
+      entries.set(runId, entry);
+      const ids = byConversation.get(conversationId);
+      if (ids) ids.add(runId);
+      else byConversation.set(conversationId, new Set([runId]));
     },
     find: (runId) => entries.get(runId) ?? null,
     settle(outcome) {
       const entry = entries.get(outcome.run.id);
-      if (!entry) return;
+      if (!entry || entry.outcome) return;
       entry.outcome = outcome;
       for (const waiter of entry.waiters) waiter(outcome);
       entry.waiters.clear();
@@ -80,13 +108,18 @@ export function createOutcomes(): Outcomes {
         signal?.addEventListener('abort', onAbort, { once: true });
       });
     },
-    waitedFor(conversationId) {
-      const found: string[] = [];
-      for (const [runId, entry] of entries) {
-        if (entry.waiters.size === 0) continue;
-        if (conversationId === null || entry.conversationId === conversationId) found.push(runId);
+    stale(conversationId) {
+      const ids = conversationId === null ? entries.keys() : (byConversation.get(conversationId) ?? []);
+      const waited: string[] = [];
+      for (const id of ids) {
+        const entry = entries.get(id)!;
+        entry.isStale = true;
+        if (entry.waiters.size > 0) waited.push(id);
       }
-      return found;
+      return waited;
+    },
+    forget(conversationId) {
+      for (const id of byConversation.get(conversationId) ?? []) drop(id);
     },
   };
 }

@@ -51,6 +51,8 @@ export interface RunLife {
   ready(conversationId: string): void;
   signal(runId: string): void;
   isWatched(conversationId: string): boolean;
+  /** The conversation was deleted: what is remembered of its runs is not told any more. */
+  forget(conversationId: string): void;
 
   claim(conversationIds: string[] | null, max: number): Promise<Claim[]>;
   open(claim: Claim): RunWriter;
@@ -132,6 +134,8 @@ export function createRunLife(options: RunLifeOptions): RunLife {
     },
     // Who follows on another replica is not known here.
     isWatched: (conversationId) => peers > 0 || hub.isWatched(conversationId),
+
+    forget: (conversationId) => outcomes.forget(conversationId),
 
     async claim(conversationIds, max) {
       const messageIds = Array.from({ length: max }, newId);

@@ -48,6 +48,8 @@ interface Writer {
 interface Share {
   writer: Writer;
   lane: LaneWrite;
+  /** It settles the run; what was asked for while another share is under way is not in that one. */
+  isLast: boolean;
 }
 
 /** Far longer than a lease: by then the run is somebody else's. */
@@ -109,14 +111,15 @@ export function createRunWriters(
           if (ledger.length > 0) await write([], ledger);
           return;
         }
-        if (isRefused || isClosing(error) || tries === MAX_TRIES) return shares.forEach(({ writer }) => lose(writer));
+        if (isRefused || isClosing(error) || tries === MAX_TRIES)
+          return shares.forEach(({ writer }) => lose(writer));
         await new Promise((resolve) => setTimeout(resolve, Math.min(25 * 2 ** tries, 1_000)));
       }
     }
   }
 
   async function conclude(
-    { writer, lane }: Share,
+    { writer, lane, isLast }: Share,
     written: LaneWritten | undefined,
     at: Date,
     isRetried: boolean,
@@ -129,7 +132,7 @@ export function createRunWriters(
       if (!isThere) return lose(writer);
       publish.stale(lane.conversationId);
     }
-    if (writer.end) writer.onSettled?.({ at, written: written ?? { firstSeq: 0, isReady: true } });
+    if (isLast) writer.onSettled?.({ at, written: written ?? { firstSeq: 0, isReady: true } });
   }
 
   function lose(writer: Writer): void {
@@ -208,7 +211,7 @@ function takeShare(writer: Writer): Share | null {
   };
   writer.events = [];
   writer.status = null;
-  return { writer, lane };
+  return { writer, lane, isLast: end !== null };
 }
 
 function wake(writer: Writer): void {

@@ -35,28 +35,40 @@ export interface RunsDependencies {
 
 /** How long `cancel` waits for the harness to stop before it answers with what is. */
 const CANCEL_WAIT_MS = 5_000;
+/** Between two looks at a run that another replica executes. */
+const REREAD_MS = 20;
 const TITLE_CHARS = 80;
 
 export function createRuns(deps: RunsDependencies): RunsService {
   const { db, agents, cursors, hub, outcomes, doorbell, life, cancel } = deps;
 
-  /** Runs that another replica may have ended are read for those who wait here. */
-  async function recheck(conversationId: string | null): Promise<void> {
-    for (const runId of outcomes.waitedFor(conversationId)) {
+  const rereads = new Map<string, 'reading' | 'again'>();
+
+  /** Looks how a run is that may have ended elsewhere. Rings that come meanwhile are one more look. */
+  async function reread(runId: string): Promise<void> {
+    if (rereads.has(runId)) return void rereads.set(runId, 'again');
+    do {
+      rereads.set(runId, 'reading');
       const outcome = await readOutcome(runId).catch(() => null);
       if (outcome && isTerminal(outcome.run.status)) outcomes.settle(outcome);
-    }
+      else await new Promise((resolve) => setTimeout(resolve, REREAD_MS));
+    } while (rereads.get(runId) === 'again');
+    rereads.delete(runId);
   }
-  life.publish.onEnded((conversationId) => void recheck(conversationId));
+
+  function stale(conversationId: string | null): void {
+    for (const runId of outcomes.stale(conversationId)) void reread(runId);
+  }
+  life.publish.onEnded(stale);
   doorbell.on('events', (ids) => {
     for (const id of ids) {
       hub.stale(id);
-      void recheck(id);
+      stale(id);
     }
   });
   doorbell.onReconnect(() => {
     hub.stale(null);
-    void recheck(null);
+    stale(null);
   });
 
   async function readOutcome(runId: string): Promise<RunOutcome | null> {
@@ -128,8 +140,10 @@ export function createRuns(deps: RunsDependencies): RunsService {
       if (isTerminal(run.status))
         throw new DomainError('conflict', `The run has ended already; it is ${run.status}.`);
       outcomes.expect(runId, run);
+      // The wait begins first: the end may be told before the request has been answered.
+      const ended = outcomes.wait(runId, CANCEL_WAIT_MS);
       await cancel.one({ id: runId, conversationId: run.conversationId });
-      await outcomes.wait(runId, CANCEL_WAIT_MS);
+      await ended;
       return visibleRun(db, p, runId);
     },
 
@@ -151,20 +165,20 @@ export function createRuns(deps: RunsDependencies): RunsService {
     },
 
     async outcome(p, runId, waitMs, signal) {
-      const known = outcomes.find(runId);
-      if (!known) {
+      if (!outcomes.find(runId)) {
         const run = await visibleRun(db, p, runId);
-        if (!isTerminal(run.status) && waitMs > 0) {
-          outcomes.expect(runId, run);
-          // It may have ended between the read and the wait.
-          void recheck(run.conversationId);
-        } else {
+        if (isTerminal(run.status) || waitMs <= 0) {
           return { run, message: run.status === 'completed' ? await assistantMessage(db, runId) : null };
         }
-      } else if (!canSeeAgent(p, { id: known.agentId, orgId: known.orgId })) {
-        throw notFound();
+        outcomes.expect(runId, run);
+        // It may have ended between the read and the wait.
+        outcomes.stale(run.conversationId);
       }
-      const settled = await outcomes.wait(runId, waitMs, signal);
+      const known = outcomes.find(runId)!;
+      if (!canSeeAgent(p, { id: known.agentId, orgId: known.orgId })) throw notFound();
+      const waiting = outcomes.wait(runId, waitMs, signal);
+      if (known.isStale && !known.outcome) void reread(runId);
+      const settled = await waiting;
       if (settled) return settled;
       return { run: await visibleRun(db, p, runId), message: null };
     },

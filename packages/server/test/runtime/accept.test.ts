@@ -64,7 +64,8 @@ test('an Idempotency-Key that another POST has used is refused, and one of a ref
   await assert.rejects(runs.send(owner, lost), code('not_found'));
   assert.equal((await runs.send(owner, send('hello', { agentId, idempotency }))).replayed, false);
 
-  await world.db.sql`update idempotency set created_at = now() - interval '25 hours' where idempotency_key = 'again'`;
+  await world.db
+    .sql`update idempotency set created_at = now() - interval '25 hours' where idempotency_key = 'again'`;
   assert.equal((await runs.send(owner, send('hello', { agentId, idempotency }))).replayed, false);
 });
 
@@ -73,7 +74,8 @@ test('a busy conversation refuses with onBusy reject, and with interrupt cancels
   t.after(() => world.close());
   const { agentId, owner } = world;
   const { runs } = await world.replica({
-    script: (turn) => (turn.content === 'slow' ? untilStopped(turn) : Promise.resolve({ outcome: 'completed' })),
+    script: (turn) =>
+      turn.content === 'slow' ? untilStopped(turn) : Promise.resolve({ outcome: 'completed' }),
   });
   const slow = await runs.send(owner, send('slow', { agentId }));
   const { conversationId } = slow;
@@ -116,13 +118,15 @@ test('too many waiting messages of a conversation and too many active agents are
   await runs.send(owner, send('an active agent is welcome', { agentId }));
   door.open();
   await until('everything has ended', async () => {
-    const [row] = await world.db.sql`select count(*)::int as n from runs where status in ('queued', 'running')`;
+    const [row] = await world.db
+      .sql`select count(*)::int as n from runs where status in ('queued', 'running')`;
     return row!['n'] === 0;
   });
-  for (const id of agents) await runs.send(owner, send('x', { agentId: id })).catch(code('too_many_sandboxes'));
+  for (const id of agents)
+    await runs.send(owner, send('x', { agentId: id })).catch(code('too_many_sandboxes'));
 });
 
-test('what is not the caller\'s, or is gone, is not found', async (t) => {
+test("what is not the caller's, or is gone, is not found", async (t) => {
   const world = await runWorld();
   t.after(() => world.close());
   const { agentId, owner } = world;
@@ -141,7 +145,10 @@ test('what is not the caller\'s, or is gone, is not found', async (t) => {
     const sink = { write: () => assert.fail('nothing may be written'), end() {} };
     await assert.rejects(events.follow(caller, { runId }, 0, sink), code('not_found'));
   }
-  await assert.rejects(runs.send(owner, send('x', { agentId: otherAgent, conversationId })), code('not_found'));
+  await assert.rejects(
+    runs.send(owner, send('x', { agentId: otherAgent, conversationId })),
+    code('not_found'),
+  );
   await conversations.remove(owner, conversationId);
   await assert.rejects(runs.get(owner, runId), code('not_found'));
   await assert.rejects(conversations.get(owner, conversationId), code('not_found'));

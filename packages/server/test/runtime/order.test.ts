@@ -36,11 +36,19 @@ test('32 conversations at once: each has one run at a time, in the order accepte
   assert.equal(overlaps, 0);
   for (const [i, { conversationId }] of firsts.entries()) {
     const log = await world.log(conversationId);
-    assert.deepEqual(log.map((event) => event.seq), log.map((_, index) => index + 1));
+    assert.deepEqual(
+      log.map((event) => event.seq),
+      log.map((_, index) => index + 1),
+    );
     const started = log.flatMap((event) => (event.type === 'run.started' ? [event.data.runId] : []));
     assert.deepEqual(started, ids[i]);
-    const said = log.flatMap((e) => (e.type === 'message.created' && e.data.role === 'assistant' ? [e.data.content] : []));
-    assert.deepEqual(said, [0, 1, 2, 3, 4, 5].map((n) => `${n} of ${i}`));
+    const said = log.flatMap((e) =>
+      e.type === 'message.created' && e.data.role === 'assistant' ? [e.data.content] : [],
+    );
+    assert.deepEqual(
+      said,
+      [0, 1, 2, 3, 4, 5].map((n) => `${n} of ${i}`),
+    );
   }
 });
 
@@ -74,11 +82,15 @@ for (const seed of [1, 2, 3]) {
     const outcomes = await Promise.all(ids.map((id) => runs.outcome(owner, id, 30_000)));
     assert.ok(outcomes.every(({ run }) => run.status === 'completed' || run.status === 'cancelled'));
     const log = await world.log(conversationId);
-    assert.deepEqual(log.map((event) => event.seq), log.map((_, index) => index + 1));
+    assert.deepEqual(
+      log.map((event) => event.seq),
+      log.map((_, index) => index + 1),
+    );
     const ends = log.filter((event) => ['run.completed', 'run.cancelled'].includes(event.type));
     assert.equal(new Set(ends.map((event) => event.runId)).size, ids.length);
     assert.equal(ends.length, ids.length);
-    const [lane] = await world.db.sql`select state, pending, run_id from lanes where conversation_id = ${conversationId}`;
+    const [lane] = await world.db
+      .sql`select state, pending, run_id from lanes where conversation_id = ${conversationId}`;
     assert.deepEqual({ ...lane }, { state: 'idle', pending: 0, run_id: null });
   });
 }
