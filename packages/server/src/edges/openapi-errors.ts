@@ -111,6 +111,8 @@ function headersOf(status: number): Record<string, unknown> {
 /** The error statuses that a route can give, each with a reference to its response. */
 export function errorsOf(route: Route): Record<string, { $ref: string }> {
   const codes: ErrorCode[] = [
+    // Every call refuses query parameters that it does not know.
+    'invalid_request',
     'key_missing',
     'scope_insufficient',
     'rate_limited',
@@ -119,8 +121,7 @@ export function errorsOf(route: Route): Record<string, { $ref: string }> {
     ...(route.errors ?? []),
   ];
   if (route.path.includes('{')) codes.push('not_found');
-  if (route.path.includes('{key}') || 'cursor' in route.query.shape) codes.push('invalid_request');
-  if (takesBody(route)) codes.push('invalid_request', 'body_too_large', 'unsupported_media_type');
+  if (takesBody(route)) codes.push('body_too_large', 'unsupported_media_type');
   if (route.method === 'post') codes.push('idempotency_in_progress', 'idempotency_key_reused');
   const statuses = [...new Set(codes.map((code) => statusOf[code]))].sort((a, b) => a - b);
   return Object.fromEntries(

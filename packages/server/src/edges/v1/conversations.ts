@@ -54,7 +54,7 @@ export const conversationRoutes = [
     method: 'delete',
     path: '/v1/conversations/{id}',
     tag,
-    access: 'use',
+    access: 'edit',
     summary: 'Delete a conversation',
     description: 'With its messages and events. A run that is under way is cancelled.',
     replies: { 204: { description: 'It is gone.', schema: null } },
