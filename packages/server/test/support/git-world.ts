@@ -163,7 +163,7 @@ function assertNever(): never {
   throw new Error('The git edge never peeks.');
 }
 
-async function commitFiles(
+export async function commitFiles(
   git: ReturnType<typeof clientGit>,
   folder: string,
   files: Record<string, string>,
