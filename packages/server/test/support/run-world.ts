@@ -42,6 +42,7 @@ export interface ReplicaOptions {
   driver?: FakeDriver;
   overrides?: Partial<RuntimeDependencies>;
   maxActiveAgents?: number;
+  runTimeoutMs?: number;
 }
 
 export type Replica = Awaited<ReturnType<typeof openReplica>>;
@@ -60,7 +61,7 @@ async function openReplica(
   const outcomes = createOutcomes();
   const cursors = createCursors(randomBytes(32));
   const agents = createAgentStore(db);
-  const runTimeoutMs = 60_000;
+  const runTimeoutMs = options.runTimeoutMs ?? 60_000;
   const life = createRunLife({ db, hub, outcomes, doorbell, nodeId, leaseMs, runTimeoutMs, log: silentLog });
   const cancel = createCancel({ db, life, log: silentLog });
   const maxActiveAgents = options.maxActiveAgents ?? 1_000;

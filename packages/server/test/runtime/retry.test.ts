@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { HistoryTurn } from '../../src/domain/ports/harness.ts';
+import { newId } from '../../src/domain/ids.ts';
+import { echo, runWorld, send } from '../support/run-world.ts';
+import { gate, never, untilStopped } from '../support/scripts.ts';
+import { until } from '../support/until.ts';
+
+for (const where of ['same', 'other'] as const) {
+  test(`a run whose process died is tried again on the ${where} node, with its recorded tools and a new message`, async (t) => {
+    const world = await runWorld();
+    t.after(() => world.close());
+    const { agentId, owner } = world;
+    const nodeId = newId();
+    const dead = await world.replica({
+      nodeId,
+      leaseMs: 800,
+      async script(turn) {
+        turn.onUpdate({ kind: 'text', text: 'void' });
+        const call = {
+          kind: 'tool',
+          title: 'make',
+          toolKind: 'execute',
+          input: { command: 'make' },
+        } as const;
+        turn.onUpdate({ ...call, toolCallId: 'a', phase: 'started', status: 'running' });
+        turn.onUpdate({ ...call, toolCallId: 'a', phase: 'finished', status: 'completed', output: 'made' });
+        turn.onUpdate({ ...call, toolCallId: 'b', phase: 'started', status: 'running' });
+        return untilStopped(turn);
+      },
+    });
+    const { runId, conversationId } = await dead.runs.send(owner, send('go', { agentId }));
+    await until('both calls are in the log', async () => {
+      const log = await world.log(conversationId);
+      return log.filter((event) => event.type === 'tool.started').length === 2;
+    });
+    const { deploymentId } = await dead.runs.get(owner, runId);
+    await dead.crash();
+    await world.deploy(agentId);
+
+    const resumed: HistoryTurn[][] = [];
+    const alive = await world.replica({
+      ...(where === 'same' ? { nodeId } : {}),
+      leaseMs: 800,
+      script(turn, sandbox) {
+        resumed.push(turn.resume);
+        return echo(turn, sandbox);
+      },
+    });
+    const { run, message } = await alive.runs.outcome(owner, runId, 15_000);
+    assert.deepEqual([run.status, run.attempt, message?.content], ['completed', 2, 'go']);
+    assert.equal(run.deploymentId, deploymentId);
+    assert.deepEqual(
+      resumed[0]?.[0]?.tools.map(({ toolCallId, status, output }) => [toolCallId, status, output]),
+      [
+        ['a', 'completed', 'made'],
+        ['b', 'unknown', null],
+      ],
+    );
+    const log = await world.log(conversationId);
+    assert.deepEqual(
+      log.map((event) => event.seq),
+      log.map((_, index) => index + 1),
+    );
+    const retrying = log.find((event) => event.type === 'run.retrying');
+    const deltas = log.flatMap((event) => (event.type === 'message.delta' ? [event.data] : []));
+    const discarded = retrying?.type === 'run.retrying' ? retrying.data.discardedMessageId : null;
+    assert.equal(deltas.find((delta) => delta.text === 'void')?.messageId, discarded);
+    const kept = deltas.filter((delta) => delta.messageId === message?.id).map((delta) => delta.text);
+    assert.equal(kept.join(''), 'go');
+  });
+}
+
+test('a run that is lost too often fails as lost, and the next message is answered', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const nodeId = newId();
+  let runId = '';
+  let conversationId = '';
+  for (let n = 0; n < 3; n += 1) {
+    const door = gate();
+    const dead = await world.replica({
+      nodeId,
+      script(turn) {
+        door.open();
+        return untilStopped(turn);
+      },
+    });
+    if (n === 0) ({ runId, conversationId } = await dead.runs.send(owner, send('go', { agentId })));
+    await door.opened;
+    await dead.crash();
+  }
+  const alive = await world.replica({ nodeId });
+  const { run } = await alive.runs.outcome(owner, runId, 10_000);
+  assert.deepEqual([run.status, run.error?.code, run.attempt], ['failed', 'lost', 3]);
+  const next = await alive.runs.send(owner, send('next', { agentId, conversationId }));
+  assert.equal((await alive.runs.outcome(owner, next.runId, 10_000)).message?.content, 'next');
+});
+
+test('the owner of an earlier epoch writes nothing more and ends its turn quietly', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const door = gate();
+  let turns = 0;
+  const { runs, life } = await world.replica({
+    async script(turn) {
+      turns += 1;
+      if (turns > 1) {
+        turn.onUpdate({ kind: 'text', text: 'new owner' });
+        return { outcome: 'completed' };
+      }
+      await door.opened;
+      turn.onUpdate({ kind: 'text', text: 'from the past' });
+      return { outcome: 'completed' };
+    },
+  });
+  const { runId, conversationId } = await runs.send(owner, send('go', { agentId }));
+  await until('it is in its turn', () => turns === 1);
+  const [owned] = await life.owned();
+  const error = { code: 'lost' as const, error: 'x' };
+  await life.endAttempt(owned!, { reason: 'for the test', maxAttempts: 3, error, delayMs: 0 });
+  const { run, message } = await runs.outcome(owner, runId, 10_000);
+  assert.deepEqual([run.status, run.attempt, message?.content], ['completed', 2, 'new owner']);
+  const before = await world.log(conversationId);
+  door.open();
+  await until('the old turn is over', async () => (await life.owned()).length === 0);
+  const again = await runs.send(owner, send('again', { agentId, conversationId }));
+  await runs.outcome(owner, again.runId, 10_000);
+  const after = await world.log(conversationId);
+  assert.deepEqual(after.slice(0, before.length), before);
+  assert.ok(!JSON.stringify(after).includes('from the past'));
+});
+
+test('a drain lets turns end, and leaves those that do not to the next start', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const nodeId = newId();
+  const door = gate();
+  const first = await world.replica({
+    nodeId,
+    script: async (turn) => {
+      if (turn.content === 'long') return untilStopped(turn);
+      await door.opened;
+      return { outcome: 'completed' };
+    },
+  });
+  const long = await first.runs.send(owner, send('long', { agentId }));
+  const short = await first.runs.send(owner, send('short', { agentId }));
+  await until('both run', () => first.runtime.stats().runningRuns === 2);
+  await until('both are in the sandbox', () => first.driver.live.size === 1);
+  const drained = first.runtime.drain(300);
+  const late = await first.runs.send(owner, send('late', { agentId }));
+  door.open();
+  await drained;
+  assert.equal((await first.runs.get(owner, short.runId)).status, 'completed');
+  assert.equal((await first.runs.get(owner, late.runId)).status, 'queued');
+  assert.equal(first.driver.live.size, 0);
+  const second = await world.replica({ nodeId });
+  for (const { runId } of [long, late]) {
+    assert.equal((await second.runs.outcome(owner, runId, 10_000)).run.status, 'completed');
+  }
+});
+
+test('a harness that ends by itself fails its run, one that runs out of memory says so', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const { runs } = await world.replica({
+    async script(turn, sandbox) {
+      const isOom = turn.content === 'oom';
+      sandbox.end({
+        reason: isOom ? 'oom' : turn.content === 'full' ? 'disk_full' : 'exit',
+        code: 1,
+        signal: null,
+      });
+      return never;
+    },
+  });
+  for (const [content, code] of [
+    ['exit', 'harness_exit'],
+    ['oom', 'sandbox_oom'],
+    ['full', 'sandbox_disk_full'],
+  ]) {
+    const { runId } = await runs.send(owner, send(content!, { agentId }));
+    const { run } = await runs.outcome(owner, runId, 10_000);
+    assert.deepEqual([run.status, run.error?.code], ['failed', code]);
+  }
+});
