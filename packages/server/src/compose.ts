@@ -23,6 +23,8 @@ import { createAgents } from './services/agents.ts';
 import { createApiKeys } from './services/api-keys.ts';
 import { createAuth } from './services/auth.ts';
 import { bootstrap, type BootstrapResult } from './services/bootstrap.ts';
+import { createBudgetGuard } from './services/budget-guard.ts';
+import { createBudgets } from './services/budgets.ts';
 import { createCancel } from './services/cancel.ts';
 import { createConversations } from './services/conversations.ts';
 import { createDeployWork } from './services/deploy-work.ts';
@@ -110,10 +112,11 @@ export async function compose(
     env,
     config.modelProvidersFile === null ? null : readFileSync(config.modelProvidersFile, 'utf8'),
   );
+  const budgetGuard = createBudgetGuard({ db, doorbell, nodeId, log });
   // The runtime counts what the gateway reports, and the gateway must be there before the runtime: bound below.
   const hooks: ModelGatewayHooks = {
     onUsage: (caller, usage) => runtime.hooks.onUsage(caller, usage),
-    reserve: (caller, estimate) => runtime.hooks.reserve(caller, estimate),
+    reserve: budgetGuard.reserve,
   };
   const gateway = await createModelGateway({ providers, hooks, log, defaultModel: config.defaultModel });
   const modelKeyNames = (): string[] =>
@@ -229,6 +232,7 @@ export async function compose(
     apiKeys: createApiKeys({ db, ...stores, auth, cursors }),
     secrets,
     deployments,
+    budgets: createBudgets({ db, ...stores, changed: budgetGuard.changed }),
     conversations: createConversations({ db, ...stores, cursors, life }),
     runs: createRuns({
       db,
@@ -268,6 +272,7 @@ export async function compose(
     gateway,
     sandboxDriver,
     async start() {
+      await budgetGuard.begin();
       await runtime.start();
       await work.resume();
       await agents.resumeRemovals();
@@ -288,6 +293,7 @@ export async function compose(
       await git.idle();
       rateLimit.close();
       await auth.close();
+      budgetGuard.close();
       gateway.close();
       await doorbell.close();
     },

@@ -2,6 +2,7 @@ import { chatRoutes } from './quickstart/chat.ts';
 import { quickstartAgentRoutes } from './quickstart/agents.ts';
 import { agentRoutes } from './v1/agents.ts';
 import { apiKeyRoutes } from './v1/api-keys.ts';
+import { budgetRoutes } from './v1/budget.ts';
 import { conversationRoutes } from './v1/conversations.ts';
 import { deploymentRoutes } from './v1/deployments.ts';
 import { eventRoutes } from './v1/events.ts';
@@ -20,5 +21,6 @@ export const routes = [
   ...conversationRoutes,
   ...runRoutes,
   ...eventRoutes,
+  ...budgetRoutes,
   ...limitRoutes,
 ];

@@ -45,31 +45,44 @@ export async function meteredCall(options: MeterOptions, exchange: Exchange): Pr
   const estimate = estimateMicros(exchange.requestBytes, maxOutput, price);
   const reserved = await options.hooks.reserve(caller, estimate);
   if (!reserved.ok) throw new WireError('budget_exceeded', reserved.message);
+  let isRecorded = false;
   try {
     // Whoever left while the budget was asked gets no call.
     if (response.destroyed) return;
-    const report = (tokens: Tokens): void => record(options, exchange, price, tokens);
+    const report = (tokens: Tokens): void => {
+      isRecorded = record(options, exchange, price, tokens, reserved.id);
+    };
     if (call.provider.kind === 'demo') await answerDemo(route, call, response, report);
     else await passThrough(options, exchange, report);
   } finally {
-    reserved.release();
+    if (!isRecorded) reserved.release();
   }
 }
 
-function record(options: MeterOptions, exchange: Exchange, price: ModelPrice | null, tokens: Tokens): void {
+/** Whether there was something to record, and it was taken. */
+function record(
+  options: MeterOptions,
+  exchange: Exchange,
+  price: ModelPrice | null,
+  tokens: Tokens,
+  reservationId: string | null,
+): boolean {
   const { caller, call, request } = exchange;
   const entries = usageEntries(tokens, price);
-  if (entries.length === 0) return;
+  if (entries.length === 0) return false;
   const version = price === null ? 'unknown' : call.provider.priceVersion;
   try {
     options.hooks.onUsage(caller, {
       model: `${call.provider.name}/${call.model}`,
       sessionId: sessionOf(request),
+      reservationId,
       entries,
       priceVersion: `${version}${tokens.isEstimated ? '+estimated' : ''}${call.usesOwnKey ? '+own-key' : ''}`,
     });
+    return true;
   } catch (error) {
     options.log.error('usage was not recorded', { agentId: caller.agentId, error: String(error) });
+    return false;
   }
 }
 

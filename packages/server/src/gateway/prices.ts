@@ -108,10 +108,3 @@ export function estimateMicros(
   if (!price) return 0n;
   return cost(tokensOfBytes(requestBytes), price.input) + cost(maxOutputTokens, price.output);
 }
-
-/** Dollars as a decimal text, such as "0.25", in micro-dollars; null when it is none. */
-export function parseDollars(text: string): bigint | null {
-  const match = /^(\d{1,9})(?:\.(\d{1,6}))?$/.exec(text);
-  if (!match) return null;
-  return BigInt(match[1] ?? '0') * 1_000_000n + BigInt((match[2] ?? '').padEnd(6, '0'));
-}

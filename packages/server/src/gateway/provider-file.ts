@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
+import { parseDollars } from '../domain/money.ts';
 import { baseUrlOf, checkedKey, ProviderConfigError } from './provider.ts';
 import type { Provider, ProviderKind } from './provider.ts';
-import { parseDollars } from './prices.ts';
 import type { ModelPrice } from './prices.ts';
 
 type Env = Record<string, string | undefined>;

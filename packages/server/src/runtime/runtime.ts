@@ -1,5 +1,4 @@
 import type { Log } from '../domain/log.ts';
-import type { ModelGatewayHooks } from '../domain/ports/model-gateway.ts';
 import type { Cancel } from '../services/cancel.ts';
 import type { Claim, RunLife } from '../services/run-life.ts';
 import type { TurnHistory } from '../services/turn-history.ts';
@@ -9,7 +8,7 @@ import { Scheduler } from './scheduler.ts';
 import { removeAgent } from './remove-agent.ts';
 import { Turn } from './turn.ts';
 import { Upkeep } from './upkeep.ts';
-import { createUsageHooks } from './usage.ts';
+import { createUsageHooks, type UsageHooks } from './usage.ts';
 
 export interface RuntimeDependencies extends Omit<KeeperOptions, 'log'> {
   life: RunLife;
@@ -28,7 +27,7 @@ export interface RuntimeDependencies extends Omit<KeeperOptions, 'log'> {
 /** Where runs are executed: nothing of it can be asked by an edge. */
 export interface Runtime {
   /** For the model gateway. */
-  hooks: ModelGatewayHooks;
+  hooks: UsageHooks;
   /** Takes up what an earlier process left, ends its sandboxes, and begins to execute. */
   start(): Promise<void>;
   /** Cancels an agent's runs, ends its sandbox and deletes its volume. Idempotent. */

@@ -7,6 +7,9 @@ import type { LedgerRow, RunLife } from '../services/run-life.ts';
 import type { Keeper } from './keeper.ts';
 import type { Turn } from './turn.ts';
 
+/** What the model gateway reports to the runtime; budgets are asked by others. */
+export type UsageHooks = Pick<ModelGatewayHooks, 'onUsage'>;
+
 /** Counts model calls for the run in whose turn they were made: in the ledger, in the run's sums, in its event log. */
 export function createUsageHooks(deps: {
   life: RunLife;
@@ -14,7 +17,7 @@ export function createUsageHooks(deps: {
   /** The turn of a conversation that is under way here, or was the last one. */
   turnOf: (conversationId: string) => Turn | null;
   log: Log;
-}): ModelGatewayHooks {
+}): UsageHooks {
   const { life, keeper, turnOf, log } = deps;
 
   /** A harness that names no session is known by the only turn in its sandbox; else the call is the agent's alone. */
@@ -36,14 +39,12 @@ export function createUsageHooks(deps: {
         log.error('Usage could not be recorded.', { rows, error: String(error) });
       });
     },
-    // Budgets come with their own issue; until then nothing is refused.
-    reserve: async () => ({ ok: true, release: () => {} }),
   };
 }
 
 function ledgerRows(caller: ModelCaller, usage: ModelUsage, turn: Turn | null): LedgerRow[] {
   const at = new Date().toISOString();
-  return counted(usage).map((entry) => ({
+  return counted(usage).map((entry, index) => ({
     id: newId(),
     org_id: caller.orgId,
     agent_id: caller.agentId,
@@ -56,6 +57,7 @@ function ledgerRows(caller: ModelCaller, usage: ModelUsage, turn: Turn | null): 
     price_version: usage.priceVersion,
     cost_micros: String(entry.costMicros),
     at,
+    reservation_id: index === 0 ? usage.reservationId : null,
   }));
 }
 

@@ -1,3 +1,4 @@
+import type { Budget, BudgetTerms } from '../domain/budget.ts';
 import type { ConversationEvent } from '../domain/events.ts';
 import type {
   Agent,
@@ -20,6 +21,7 @@ export interface Services {
   apiKeys: ApiKeysService;
   secrets: SecretsService;
   deployments: DeploymentsService;
+  budgets: BudgetsService;
   conversations: ConversationsService;
   runs: RunsService;
   events: EventsService;
@@ -82,6 +84,15 @@ export interface DeploymentsService {
   /** Fetches an external repository first. Answers when the deployment is ready or failed. */
   create(p: Principal, agentId: string, input: { ref?: string }): Promise<Deployment>;
   activate(p: Principal, agentId: string, deploymentId: string): Promise<Deployment>;
+}
+
+/** `agentId` null = the organisation's own budget. */
+export interface BudgetsService {
+  /** Null: nothing is capped. */
+  get(p: Principal, agentId: string | null): Promise<Budget | null>;
+  put(p: Principal, agentId: string | null, terms: BudgetTerms): Promise<Budget>;
+  /** Also when there is none. */
+  remove(p: Principal, agentId: string | null): Promise<void>;
 }
 
 export interface ConversationsService {

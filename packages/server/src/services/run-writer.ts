@@ -68,7 +68,11 @@ export function createRunWriters(
   let isRunning = false;
 
   function schedule(writer: Writer): void {
-    if (writer.abort.signal.aborted) return giveUp(writer);
+    if (writer.abort.signal.aborted) {
+      giveUp(writer);
+      // The money was spent whoever owns the run now.
+      if (writer.ledger.length === 0) return;
+    }
     dirty.add(writer);
     if (isRunning) return;
     isRunning = true;

@@ -13,6 +13,7 @@ import { findPermission, respondPermission } from '../store/permissions.ts';
 import { acceptRun, type Refusal } from '../store/run-life.ts';
 import { assistantMessage, findRun, listRuns } from '../store/runs.ts';
 import type { Accepted, RunOutcome, RunsService, SendInput } from './api.ts';
+import { budgetExceeded } from './budget-exceeded.ts';
 import type { Cancel } from './cancel.ts';
 import type { Hub } from './hub.ts';
 import type { Outcomes } from './outcomes.ts';
@@ -113,6 +114,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
           replayed: true,
         };
       }
+      if (accepted.result === 'budget_exceeded') throw await budgetExceeded(db, p.orgId, input.agentId, at);
       if (accepted.result !== 'accepted') throw refusal(accepted.result);
       outcomes.expect(runId, { ...place, firstSeq: accepted.firstSeq });
       // Inside a transaction of the caller's nobody may hear of it before the commit.
@@ -221,7 +223,7 @@ function acceptEvents(
   ];
 }
 
-function refusal(result: Refusal): DomainError {
+function refusal(result: Exclude<Refusal, 'budget_exceeded'>): DomainError {
   switch (result) {
     case 'not_found':
       return notFound();

@@ -12,7 +12,9 @@ const MAX_PAYLOAD_CHARS = 7_000;
 /** Beyond it, rings of a database that is away are dropped: whoever reconnects reads everything again. */
 const MAX_WAITING = 20_000;
 
-const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys'];
+const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys', 'budgets'];
+/** Rung even to replicas that are not counted yet: a revoked key must stop, and a budget hold, at once everywhere. */
+const always: ReadonlySet<Topic> = new Set(['keys', 'budgets']);
 
 /**
  * A doorbell over LISTEN and NOTIFY. A payload is `<replica> <topic> <id> <id> …`; what a replica hears of itself is
@@ -88,8 +90,7 @@ export async function openDoorbell(db: Database, log: Log): Promise<Doorbell> {
 
   return {
     ring(topic, id) {
-      // `keys` rings even to replicas that are not counted yet: a revoked key must stop at once everywhere.
-      if (isClosed || (peers === 0 && topic !== 'keys')) return;
+      if (isClosed || (peers === 0 && !always.has(topic))) return;
       waiting.get(topic)!.add(id);
       schedule(JOIN_MS);
     },

@@ -84,6 +84,8 @@ export interface LedgerRow {
   price_version: string;
   cost_micros: string;
   at: string;
+  /** What was set aside for it, which ends with this row; on one row of a call. */
+  reservation_id: string | null;
 }
 
 /** One lane's share of a write by its owner. */

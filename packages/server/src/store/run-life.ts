@@ -30,7 +30,8 @@ export type Refusal =
   | 'not_found'
   | 'conversation_busy'
   | 'queue_full'
-  | 'too_many_sandboxes';
+  | 'too_many_sandboxes'
+  | 'budget_exceeded';
 
 export type AcceptResult =
   | {

@@ -77,8 +77,18 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     authFailures: options.authFailures ?? { quota: 1000, windowSeconds: 60 },
   });
   const core = memoryCore(resources.agents);
-  const { auth, agents, apiKeys, secrets, deployments } = resources;
-  const made: Services = { auth, agents, apiKeys, secrets, deployments, ...core, rateLimit, idempotency };
+  const { auth, agents, apiKeys, secrets, deployments, budgets } = resources;
+  const made: Services = {
+    auth,
+    agents,
+    apiKeys,
+    secrets,
+    deployments,
+    budgets,
+    ...core,
+    rateLimit,
+    idempotency,
+  };
   const services = options.services?.(made) ?? made;
   const logLines: EdgeWorld['logLines'] = [];
   const app = createApp(services, {

@@ -41,7 +41,7 @@ export interface TestGateway {
   socketPath: string;
   caller: ModelCaller;
   usages: ModelUsage[];
-  /** One entry per call of `reserve`; `released` turns true. */
+  /** One entry per call of `reserve`; `released` turns true when it is released, or named by a usage. */
   reservations: { estimateMicros: bigint; released: boolean }[];
   /** Everything that was logged, as text. */
   logged: () => string;
@@ -64,13 +64,18 @@ export async function startGateway(options: TestGatewayOptions): Promise<TestGat
   const reservations: TestGateway['reservations'] = [];
   const lines: string[] = [];
   const hooks: ModelGatewayHooks = {
-    onUsage: (_caller, usage) => usages.push(usage),
+    onUsage: (_caller, usage) => {
+      usages.push(usage);
+      const reserved = reservations[Number(usage.reservationId)];
+      if (reserved) reserved.released = true;
+    },
     reserve: async (caller, estimateMicros) => {
       const entry = { estimateMicros, released: false };
       reservations.push(entry);
       const answer = options.reserve ? await options.reserve(caller, estimateMicros) : null;
       if (answer && !answer.ok) return answer;
-      return { ok: true, release: () => void (entry.released = true) };
+      const id = String(reservations.indexOf(entry));
+      return { ok: true, id, release: () => void (entry.released = true) };
     },
   };
   const gateway = await createModelGateway({

@@ -7,6 +7,7 @@ import { createCursors } from '../../src/domain/paging.ts';
 import { createAgents } from '../../src/services/agents.ts';
 import { createApiKeys, mintKey } from '../../src/services/api-keys.ts';
 import { createAuth } from '../../src/services/auth.ts';
+import { createBudgets } from '../../src/services/budgets.ts';
 import { createDeployWork } from '../../src/services/deploy-work.ts';
 import { createDeployments } from '../../src/services/deployments.ts';
 import { createSecrets } from '../../src/services/secrets.ts';
@@ -41,6 +42,7 @@ export function createResources<R extends Repos>(
   };
   const cursors = createCursors(randomBytes(32));
   const removed: string[] = [];
+  const budgetChanges: string[] = [];
   const auth = createAuth({
     keys: stores.keys,
     outside: db.outside,
@@ -88,6 +90,8 @@ export function createResources<R extends Repos>(
     work,
     agents,
     apiKeys: createApiKeys({ db, ...stores, auth, cursors }),
+    budgets: createBudgets({ db, ...stores, changed: (ownerId) => void budgetChanges.push(ownerId) }),
+    budgetChanges,
     deployments: createDeployments({ db, ...stores, work, cursors }),
   };
 }

@@ -18,6 +18,8 @@ export interface ModelUsage {
   model: string;
   /** `X-Berth-Session` of the request: the ACP session, when the harness says so. */
   sessionId: string | null;
+  /** What `reserve` set aside for the call; recording the usage ends it. Null: nothing was. */
+  reservationId: string | null;
   entries: { meter: Meter; quantity: number; unitPricePerMillionMicros: bigint | null; costMicros: bigint }[];
   priceVersion: string;
 }
@@ -29,11 +31,18 @@ export interface ModelGatewayHooks {
    */
   onUsage(caller: ModelCaller, usage: ModelUsage): void;
   /** Asked before each upstream call; a refusal is answered in the wire's own error shape with status 402. */
-  reserve(
-    caller: ModelCaller,
-    estimateMicros: bigint,
-  ): Promise<{ ok: true; release: () => void } | { ok: false; message: string }>;
+  reserve(caller: ModelCaller, estimateMicros: bigint): Promise<ModelReservation>;
 }
+
+export type ModelReservation =
+  | {
+      ok: true;
+      /** Null: there is no budget, and nothing was set aside. */
+      id: string | null;
+      /** For a call that ended without a use to report; otherwise the usage names the reservation. */
+      release: () => void;
+    }
+  | { ok: false; message: string };
 
 /** The protocol that a provider speaks; bytes are passed through, never translated. */
 export type ModelWire = 'anthropic' | 'openai-chat';

@@ -19,6 +19,7 @@ export type Tag =
   | 'Conversations'
   | 'Runs'
   | 'Events'
+  | 'Budgets'
   | 'Limits';
 
 /** One way in which a call succeeds. `schema` null: no body. */

@@ -85,6 +85,15 @@ export const conversation = {
 
 export const usage = { inputTokens: 812, outputTokens: 24, cost: '0.002796' };
 
+export const budget = {
+  period: 'month' as const,
+  limit: '25.000000',
+  onExceeded: 'reject' as const,
+  spent: '3.118406',
+  reserved: '0.061440',
+  resetsAt: '2026-12-01T00:00:00.000Z',
+};
+
 export const run = {
   id: runId,
   agentId,

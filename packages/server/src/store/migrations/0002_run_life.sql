@@ -124,6 +124,13 @@ begin
     end if;
   end if;
 
+  -- budgets_of and record_usage are in 0003_budgets.sql.
+  if outcome = 'accepted' and exists (
+    select 1 from budgets_of(array[p_org, p_agent], p_at) where spent_micros >= limit_micros
+  ) then
+    outcome := 'budget_exceeded';
+  end if;
+
   if outcome <> 'accepted' then
     if p_idempotency_key is not null then
       delete from idempotency where key_id = p_key and idempotency_key = p_idempotency_key;
@@ -233,28 +240,6 @@ begin
       join messages m on m.id = b.user_message_id
       left join deployments d on d.id = b.deployment_id;
 end $$;
-
--- Ledger rows and, with them, the sums of their runs. A row that is there already changes nothing.
-create function record_usage(p_rows text) returns void language sql as $$
-  with added as (
-    insert into usage_ledger
-      (id, org_id, agent_id, run_id, key_id, meter, model, quantity, unit_price, price_version, cost_micros, at)
-      select id, org_id, agent_id, run_id, key_id, meter, model, quantity, unit_price, price_version, cost_micros, at
-        from json_to_recordset(p_rows::json) as u (
-          id uuid, org_id uuid, agent_id uuid, run_id uuid, key_id uuid, meter text, model text, quantity bigint,
-          unit_price bigint, price_version text, cost_micros bigint, at timestamptz)
-      on conflict (id) do nothing
-      returning run_id, meter, quantity, cost_micros
-  ), total as (
-    select run_id, sum(cost_micros) as cost_micros,
-           coalesce(sum(quantity) filter (where meter in ('model.input_tokens', 'model.cached_input_tokens')), 0) as inputs,
-           coalesce(sum(quantity) filter (where meter = 'model.output_tokens'), 0) as outputs
-      from added where run_id is not null group by run_id
-  )
-  update runs r set input_tokens = r.input_tokens + t.inputs, output_tokens = r.output_tokens + t.outputs,
-    cost_micros = r.cost_micros + t.cost_micros
-    from total t where r.id = t.run_id
-$$;
 
 -- Append and settle, for many lanes at once, by their owner. Each p_conversations entry is a lane with the run that its
 -- owner executes; p_statuses null = the run goes on as it is; a terminal status settles it and frees the lane. A lane
