@@ -98,8 +98,9 @@ test('A command that eats all memory is ended alone, and one that leaves none fo
   assert.match(ate.message?.content ?? JSON.stringify(ate), /ended by SIG|exit code: [1-9]/);
   await works(agent, first.conversationId);
 
-  // Files in memory have no process that could be ended for them, so the kernel takes the largest there is.
-  const full = await agent.say('run: head -c 300000000 /dev/zero > /tmp/full', first.conversationId);
+  // Many small eaters: the largest process, which the kernel takes, is the harness.
+  const eater = '(head -c 16000000 /dev/zero; sleep 5) | tail -c 16000000 > /dev/null &';
+  const full = await agent.say(`run: for i in 1 2 3 4 5 6 7 8; do ${eater} done; wait`, first.conversationId);
   if ((await service.host('doctor')).includes('memory hard'))
     assert.equal(full.error?.code, 'sandbox_oom', JSON.stringify(full));
   await works(agent, first.conversationId);
