@@ -7,7 +7,7 @@ import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
 
 after(endSharedWorld);
 
-type Needs = 'use' | 'edit' | 'org-edit';
+type Needs = 'use' | 'edit' | 'org-use' | 'org-edit';
 type KeyName = 'owner' | 'orgUse' | 'agentEdit' | 'agentUse';
 
 /** API contract, section 2, call by call. A call that is not in it fails the first test below. */
@@ -42,6 +42,12 @@ const needs: Record<string, Needs> = {
   respondToRun: 'use',
   listConversationEvents: 'use',
   listRunEvents: 'use',
+  getBudget: 'org-use',
+  putBudget: 'org-edit',
+  deleteBudget: 'org-edit',
+  getAgentBudget: 'use',
+  putAgentBudget: 'edit',
+  deleteAgentBudget: 'edit',
   getLimits: 'use',
 };
 
@@ -49,8 +55,8 @@ const needs: Record<string, Needs> = {
 function refusalOf(key: KeyName, need: Needs): string | null {
   const isEdit = key === 'owner' || key === 'agentEdit';
   const isOrg = key === 'owner' || key === 'orgUse';
-  if (need !== 'use' && !isEdit) return 'scope_insufficient';
-  if (need === 'org-edit' && !isOrg) return 'binding_insufficient';
+  if (need.endsWith('edit') && !isEdit) return 'scope_insufficient';
+  if (need.startsWith('org-') && !isOrg) return 'binding_insufficient';
   return null;
 }
 
@@ -80,6 +86,8 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     createAgentKey: { name: 'minted' },
     createKey: { name: 'minted', scope: 'edit', binding: 'org-bound' },
     putSecret: { value: 'replaced' },
+    putBudget: { period: 'month', limit: '1000' },
+    putAgentBudget: { period: 'day', limit: '100' },
     createDeployment: {},
     respondToRun: { requestId: 'none', optionId: 'none' },
   };
@@ -105,7 +113,17 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
 
 /** What a request could change; the time of a key's last use is no effect of its own. */
 async function state(world: World): Promise<string> {
-  const tables = ['agents', 'secrets', 'deployments', 'conversations', 'runs', 'messages', 'events', 'lanes'];
+  const tables = [
+    'agents',
+    'secrets',
+    'deployments',
+    'conversations',
+    'runs',
+    'messages',
+    'events',
+    'lanes',
+    'budgets',
+  ];
   const texts: string[] = [];
   for (const table of tables) {
     const rows = await world.db.sql.unsafe<{ row: string }[]>(`select t::text as row from ${table} t`);
