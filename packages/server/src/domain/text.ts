@@ -31,6 +31,14 @@ export function readDescription(path: string, text: string): string {
   return text;
 }
 
+/** A message's text, 1 to 200,000 characters. */
+export function requireContent(path: string, text: string): void {
+  requireStorable(path, text);
+  // Counting is left out where it cannot matter: there are never more characters than code units.
+  const isTooLong = text.length > limits.contentChars && countChars(text) > limits.contentChars;
+  if (text === '' || isTooLong) throw invalid(path, `must have 1 to ${limits.contentChars} characters.`);
+}
+
 export function readModel(path: string, text: string): string {
   requireStorable(path, text);
   if (!modelPattern.test(text)) {

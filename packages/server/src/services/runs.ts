@@ -6,7 +6,7 @@ import { limits } from '../domain/limits.ts';
 import { isTerminal } from '../domain/nouns.ts';
 import type { Cursors } from '../domain/paging.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
-import { requireStorable } from '../domain/text.ts';
+import { requireContent } from '../domain/text.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { Database } from '../store/database.ts';
 import { findPermission, respondPermission } from '../store/permissions.ts';
@@ -80,7 +80,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
 
   return {
     async send(p, input) {
-      checkSend(input);
+      requireContent('content', input.content);
       // A key of one agent sees no other; the statement itself checks the agent and its organisation.
       if (!isId(input.agentId) || !canSeeAgent(p, { id: input.agentId, orgId: p.orgId })) throw notFound();
       if (input.conversationId !== null && !isId(input.conversationId)) throw notFound();
@@ -185,13 +185,6 @@ export function createRuns(deps: RunsDependencies): RunsService {
       return { run: await visibleRun(db, p, runId), message: null };
     },
   };
-}
-
-function checkSend(input: SendInput): void {
-  requireStorable('content', input.content);
-  if (input.content.length < 1 || input.content.length > limits.contentChars) {
-    throw invalid('content', `must have 1 to ${limits.contentChars} characters.`);
-  }
 }
 
 /** The first line of the first message, as far as it fits. */
