@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url';
  */
 export const hostCommands: [name: string, usage: string, summary: string][] = [
   ['doctor', '[--json]', 'Say what this machine offers and lacks'],
-  ['backup', '<file>', 'Write the database and the repositories to a file'],
-  ['restore', '<file>', 'Read a backup into an empty installation'],
+  ['backup', '<folder>', 'Write the database and the repositories to a folder'],
+  ['restore', '<folder> [--force]', 'Read a backup into an empty installation'],
   ['host keys create', '[name]', 'Make an edit key for the whole organisation, on the host'],
   ['rotate-encryption-key', '', 'Replace the key under which secrets are kept'],
 ];

@@ -8,7 +8,6 @@ import type { Config } from './config.ts';
 import { createCursors } from './domain/paging.ts';
 import type { Log } from './domain/log.ts';
 import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gateway.ts';
-import type { SandboxDriver } from './domain/ports/sandbox.ts';
 import { createApp, type App } from './edges/app.ts';
 import { createGitEdge } from './edges/git.ts';
 import { createListener, type Listener } from './edges/listener.ts';
@@ -18,7 +17,7 @@ import { harnessConnector } from './harness/connect.ts';
 import { harnessLaunch, prepareHarness } from './harness/launch.ts';
 import { openRepos } from './repos/open-repos.ts';
 import { createRuntime, type Runtime } from './runtime/runtime.ts';
-import { createBubblewrap } from './sandbox/bubblewrap.ts';
+import { createBubblewrap, type BubblewrapDriver } from './sandbox/bubblewrap.ts';
 import { createAgents } from './services/agents.ts';
 import { createApiKeys } from './services/api-keys.ts';
 import { createAuth } from './services/auth.ts';
@@ -59,7 +58,7 @@ export interface Service {
   app: App;
   runtime: Runtime;
   gateway: ModelGateway;
-  sandboxDriver: SandboxDriver;
+  sandboxDriver: BubblewrapDriver;
   /** Takes up what an earlier process left, and begins to work. */
   start(): Promise<void>;
   /** Lets requests and turns end, at most `graceMs`, and closes everything but the database. */
@@ -88,7 +87,7 @@ export function openEncryptionKeys(config: Config, db: Database, stores: ReturnT
 }
 
 /** Names this installation's sandboxes on the host; two services with two data directories do not meet. */
-export function openSandboxDriver(config: Config, log: Log): SandboxDriver {
+export function openSandboxDriver(config: Config, log: Log): BubblewrapDriver {
   const name = createHash('sha256').update(config.dataDir).digest('hex').slice(0, 12);
   return createBubblewrap({ areaDir: config.paths.runtime, name, log: log.child({ part: 'sandbox' }) });
 }
@@ -287,6 +286,7 @@ export async function compose(
       clearInterval(purge);
       // No new work first; the streams of running turns stay until those have ended.
       await runtime.drain(graceMs);
+      await sandboxDriver.close();
       await listener.close(2_000);
       hub.drain();
       await work.idle();

@@ -6,8 +6,8 @@ export class CommandError extends Error {}
 const usage = `Usage: berth-server [command]
   (none)                   run the service
   doctor [--json]          say what this machine offers and lacks
-  backup <file>            write the database and the repositories to a file
-  restore <file>           read a backup into an empty installation
+  backup <folder>          write the database and the repositories to a folder
+  restore <folder>         read a backup into an empty installation
   host keys create [name]  make an edit key for the whole organisation
   rotate-encryption-key    replace the key under which secrets are kept
 `;

@@ -1,7 +1,7 @@
 import type { HarnessConnection, TurnRequest, TurnResult } from '../domain/ports/harness.ts';
 import { boundedText, isRecord } from './clean.ts';
 import type { Json } from './clean.ts';
-import type { Channel, HarnessCapabilities } from './connect.ts';
+import type { Channel, HarnessCapabilities } from './channel.ts';
 import { failedTurn, HarnessError } from './harness-error.ts';
 import { historyPreamble, resumePreamble } from './preamble.ts';
 import { TurnUpdates } from './turn-updates.ts';

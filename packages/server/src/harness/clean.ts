@@ -1,3 +1,5 @@
+import { cleanText } from '../domain/clean-text.ts';
+
 /** What comes out of a sandbox is bounded and made storable here, before anybody else sees it. */
 
 const maxStringChars = 64 * 1024;
@@ -8,12 +10,6 @@ export type Json = Record<string, unknown>;
 
 export function isRecord(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** PostgreSQL's text has no U+0000, and a lone surrogate is no character at all. */
-export function cleanText(text: string): string {
-  const formed = text.isWellFormed() ? text : text.toWellFormed();
-  return formed.includes('\0') ? formed.replaceAll('\0', '\uFFFD') : formed;
 }
 
 /** Whether a line of JSON can hold what `cleanText` replaces: raw bytes cannot, only an escape can. */

@@ -5,6 +5,7 @@ import type { RunningSandbox } from '../domain/ports/sandbox.ts';
 import { isRecord } from './clean.ts';
 import type { Json } from './clean.ts';
 import { AcpHarness } from './acp-harness.ts';
+import type { Channel, HarnessCapabilities } from './channel.ts';
 import { exitError, HarnessError } from './harness-error.ts';
 import { LineReader } from './line-reader.ts';
 import { RpcFailure, RpcPeer } from './rpc-peer.ts';
@@ -21,13 +22,6 @@ const initializeParams = {
   clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false },
   clientInfo: { name: 'berth', title: 'Berth', version: '0.1.0' },
 } satisfies InitializeRequest;
-
-export interface HarnessCapabilities {
-  /** Takes earlier turns and interrupted attempts as such (docs/design/sandbox-launch.md). */
-  history: boolean;
-  /** Has `session/close`. */
-  close: boolean;
-}
 
 /** Makes the client side of Agent Client Protocol over a sandbox's stdio. What comes from there is hostile until checked. */
 export function harnessConnector(options: { log: Log; workspace?: string }): ConnectHarness {
@@ -57,17 +51,6 @@ export function harnessConnector(options: { log: Log; workspace?: string }): Con
       clearTimeout(timer);
     }
   };
-}
-
-/** Everything that an `AcpHarness` talks to. */
-export interface Channel {
-  peer: RpcPeer;
-  onUpdate: (sessionId: string, update: unknown) => void;
-  onPermission: (params: Json) => Promise<Json>;
-  /** Ends all open requests with the error. */
-  fail: (error: Error) => void;
-  /** No more input for the harness. */
-  end: () => void;
 }
 
 function openChannel(sandbox: RunningSandbox, log: Log): Channel {

@@ -2,8 +2,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { stripTypeScriptTypes } from 'node:module';
 import { dirname, join } from 'node:path';
-import type { ModelWire } from '../domain/ports/model-gateway.ts';
-import type { ReadOnlyBind } from '../domain/ports/sandbox.ts';
+import type { HarnessLaunch, HarnessLaunchInput } from '../domain/ports/harness.ts';
 
 /** The launch contract (docs/design/sandbox-launch.md), host side: what a sandbox is started with. */
 
@@ -12,31 +11,6 @@ export interface PreparedHarness {
   hostPath: string;
   /** Host directory of the Node installation, which holds bin/node. */
   nodeDir: string;
-}
-
-export interface HarnessLaunchInput {
-  agentId: string;
-  /** Full commit id of the archive at `<runDir>/release.tar`. */
-  commit: string;
-  /** `<provider>/<model_name>` */
-  model: string;
-  wire: ModelWire;
-  /** Random, per start; only its hash stays on the host. */
-  token: string;
-  /** `command` of the repository's agent.json; null = the built-in harness. */
-  command: string[] | null;
-  /** `instructions` of agent.json: a path in the repository; null = AGENTS.md, else CLAUDE.md. */
-  instructions: string | null;
-  secrets: Record<string, string>;
-  /** Names of provider keys, which stay on the host. */
-  withheldSecrets: string[];
-  memoryBytes: number;
-}
-
-export interface HarnessLaunch {
-  command: string[];
-  env: Record<string, string>;
-  binds: ReadOnlyBind[];
 }
 
 const insideNode = '/opt/berth/node';

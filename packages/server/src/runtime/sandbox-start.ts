@@ -4,10 +4,15 @@ import { join } from 'node:path';
 import { newId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type { Manifest } from '../domain/manifest.ts';
-import type { ConnectHarness, HarnessConnection } from '../domain/ports/harness.ts';
+import type {
+  ConnectHarness,
+  HarnessConnection,
+  HarnessLaunch,
+  HarnessLaunchInput,
+} from '../domain/ports/harness.ts';
 import type { ModelGateway, ModelWire } from '../domain/ports/model-gateway.ts';
 import type { Repos } from '../domain/ports/repos.ts';
-import type { ReadOnlyBind, RunningSandbox, SandboxDriver, SandboxLimits } from '../domain/ports/sandbox.ts';
+import type { RunningSandbox, SandboxDriver, SandboxLimits } from '../domain/ports/sandbox.ts';
 import type { SandboxRecords } from '../services/sandbox-records.ts';
 import { openGatewaySocket, type GatewaySocket } from './gateway-socket.ts';
 
@@ -24,29 +29,12 @@ export interface SandboxWish {
 /** `message` is safe to show: it becomes the error of the runs that waited. */
 export class SandboxStartError extends Error {}
 
-export interface HarnessLaunchInput {
-  agentId: string;
-  commit: string;
-  model: string;
-  wire: ModelWire;
-  token: string;
-  command: string[] | null;
-  instructions: string | null;
-  secrets: Record<string, string>;
-  withheldSecrets: string[];
-  memoryBytes: number;
-}
-
 export interface StartDependencies {
   nodeId: string;
   driver: SandboxDriver;
   connect: ConnectHarness;
   /** What runs in the sandbox (docs/design/sandbox-launch.md). */
-  launch: (input: HarnessLaunchInput) => {
-    command: string[];
-    env: Record<string, string>;
-    binds: ReadOnlyBind[];
-  };
+  launch: (input: HarnessLaunchInput) => HarnessLaunch;
   gateway: () => ModelGateway;
   repos: Pick<Repos, 'writeArchive'>;
   secrets: {

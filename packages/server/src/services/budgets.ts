@@ -23,7 +23,7 @@ export function createBudgets(deps: BudgetsDependencies): BudgetsService {
     const at = now();
     const [row] = await budgetsOf(db, [ownerId], at);
     if (!row) return null;
-    const { ownerId: _, ...budget } = row;
+    const { ownerId: _ownerId, ...budget } = row;
     return { ...budget, resetsAt: endOfPeriod(row.period, at) };
   }
 

@@ -1,6 +1,7 @@
 import type { EventBody, PermissionOption, PlanEntry } from '../events.ts';
 import type { RunErrorCode } from '../errors.ts';
-import type { RunningSandbox } from './sandbox.ts';
+import type { ModelWire } from './model-gateway.ts';
+import type { ReadOnlyBind, RunningSandbox } from './sandbox.ts';
 
 /** What a harness tells during a turn; the runner makes events of it. */
 export type HarnessUpdate =
@@ -67,6 +68,32 @@ export interface HarnessConnection {
   /** Forget a conversation's session. */
   closeSession(conversationId: string): void;
   close(): void;
+}
+
+/** What a sandbox's first process is started from (docs/design/sandbox-launch.md). */
+export interface HarnessLaunchInput {
+  agentId: string;
+  /** Full commit id of the archive at `<runDir>/release.tar`. */
+  commit: string;
+  /** `<provider>/<model_name>` */
+  model: string;
+  wire: ModelWire;
+  /** Random, per start; only its hash stays on the host. */
+  token: string;
+  /** `command` of the repository's agent.json; null = the built-in harness. */
+  command: string[] | null;
+  /** `instructions` of agent.json: a path in the repository; null = AGENTS.md, else CLAUDE.md. */
+  instructions: string | null;
+  secrets: Record<string, string>;
+  /** Names of provider keys, which stay on the host. */
+  withheldSecrets: string[];
+  memoryBytes: number;
+}
+
+export interface HarnessLaunch {
+  command: string[];
+  env: Record<string, string>;
+  binds: ReadOnlyBind[];
 }
 
 /** Speaks Agent Client Protocol over the sandbox's stdio. Rejects when the harness does not initialize in time. */

@@ -1,3 +1,4 @@
+import { isDatabaseAway } from '../../domain/database-away.ts';
 import type { ErrorDetail } from '../../domain/errors.ts';
 import { DomainError } from '../../domain/errors.ts';
 import { statusOf } from './status.ts';
@@ -45,26 +46,4 @@ export function errorResponse(error: DomainError, head: Head): Response {
 /** RFC 6750, section 3: a request without any credentials is told no error code. */
 function challenge(code: string): string {
   return code === 'key_missing' ? 'Bearer realm="berth"' : 'Bearer realm="berth", error="invalid_token"';
-}
-
-/** Connection errors of the socket and the driver, and PostgreSQL's class 57P (shutdown) and 53300 (too many). */
-const awayCodes = new Set([
-  'ECONNREFUSED',
-  'ECONNRESET',
-  'CONNECT_TIMEOUT',
-  'CONNECTION_CLOSED',
-  'CONNECTION_ENDED',
-  'CONNECTION_DESTROYED',
-  '57P01',
-  '57P02',
-  '57P03',
-  '53300',
-]);
-
-function isDatabaseAway(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  const code = 'code' in error ? String(error.code) : '';
-  if (awayCodes.has(code)) return true;
-  // The socket file of an embedded PostgreSQL is gone while it restarts.
-  return code === 'ENOENT' && 'syscall' in error && error.syscall === 'connect';
 }

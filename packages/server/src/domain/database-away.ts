@@ -1,0 +1,29 @@
+/** Codes of Node and of the driver for a connection that could not be made or was lost. */
+const CONNECTION_CODES = new Set([
+  'CONNECTION_CLOSED',
+  'CONNECTION_ENDED',
+  'CONNECTION_DESTROYED',
+  'CONNECT_TIMEOUT',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EHOSTUNREACH',
+  'ETIMEDOUT',
+  'EPIPE',
+]);
+/** These say so only of a connection: files and programs can be missing too. */
+const CONNECT_ONLY_CODES = new Set(['ENOENT', 'ENOTFOUND', 'EAI_AGAIN']);
+
+/**
+ * SQLSTATE classes (PostgreSQL manual, appendix A) that say "not now": 08 connection, 53 resources (full disk, too
+ * many connections), 57P operator intervention (shutting down, starting up), and a server that became read-only.
+ */
+const UNAVAILABLE_STATES = /^(08...|53...|57P0.|25006)$/;
+
+/** Whether an error says that the database could not be asked at all. */
+export function isDatabaseAway(error: unknown): boolean {
+  const { code, name, syscall } = (error ?? {}) as { code?: unknown; name?: unknown; syscall?: unknown };
+  if (typeof code !== 'string') return false;
+  if (name === 'PostgresError') return UNAVAILABLE_STATES.test(code);
+  if (CONNECT_ONLY_CODES.has(code)) return syscall === 'connect' || syscall === 'getaddrinfo';
+  return CONNECTION_CODES.has(code);
+}

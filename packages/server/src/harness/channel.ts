@@ -1,0 +1,20 @@
+import type { Json } from './clean.ts';
+import type { RpcPeer } from './rpc-peer.ts';
+
+export interface HarnessCapabilities {
+  /** Takes earlier turns and interrupted attempts as such (docs/design/sandbox-launch.md). */
+  history: boolean;
+  /** Has `session/close`. */
+  close: boolean;
+}
+
+/** Everything that an `AcpHarness` talks to. */
+export interface Channel {
+  peer: RpcPeer;
+  onUpdate: (sessionId: string, update: unknown) => void;
+  onPermission: (params: Json) => Promise<Json>;
+  /** Ends all open requests with the error. */
+  fail: (error: Error) => void;
+  /** No more input for the harness. */
+  end: () => void;
+}
