@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { killRounds } from '../support/kill-rounds.ts';
+import { checkLog, logOf, workshop } from '../support/scenario.ts';
+import { startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
+import { checkSeen, view } from '../support/viewer.ts';
+
+test('A service that is killed in the middle of the second turn has the first turn, the second message and, started again, its whole answer.', async (t) => {
+  const service = await startService({ env: { BERTH_LEASE_SECONDS: '2' } });
+  t.after(() => service.end());
+  const shop = await workshop(service);
+  t.after(() => shop.close());
+  const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
+  const first = await agent.say('say: the first answer');
+  const { conversationId } = first;
+  const viewer = view(service, conversationId);
+  t.after(() => viewer.stop());
+  const second = await agent.ask('slow: 40 50', conversationId);
+  await until(
+    'a few words of the second answer have been seen',
+    () => viewer.seen.filter((event) => event.type === 'message.delta').length >= 5,
+    20_000,
+  );
+  await service.kill9();
+  await service.restart();
+
+  const messages = await service.api('GET', `/v1/conversations/${conversationId}/messages`);
+  const contents = messages.body.messages.map((message: { content: string }) => message.content);
+  assert.deepEqual(contents.slice(-3), ['slow: 40 50', 'the first answer', 'say: the first answer']);
+  await until(
+    'the second turn has ended',
+    async () => (await service.api('GET', `/v1/runs/${second.runId}`)).body.run.status === 'completed',
+    30_000,
+  );
+  const log = await logOf(service, { conversationId });
+  checkLog(log);
+  const answer = log.findLast((event) => event.type === 'message.created')!;
+  assert.equal(answer.data.content, Array.from({ length: 40 }, (_, index) => `${index + 1} `).join(''));
+  assert.ok(log.some((event) => event.type === 'run.retrying' && event.data.runId === second.runId));
+  await until('the viewer has come back and seen all', () => viewer.seen.length >= log.length);
+  checkSeen(viewer, log);
+});
+
+test('However often the service is killed, every accepted message has one settled run, no event is lost or twice, and nothing is left behind.', async (t) => {
+  const seed = Math.floor(Math.random() * 1e9);
+  t.diagnostic(`seed ${seed}`);
+  const report = await killRounds({
+    turns: 12,
+    kills: 3,
+    pauseMs: [200, 2_500],
+    agents: 2,
+    conversations: 4,
+    seed,
+  });
+  t.diagnostic(JSON.stringify(report));
+  assert.equal(report.accepted, 12);
+});

@@ -1,0 +1,289 @@
+import assert from 'node:assert/strict';
+import { createHash, randomUUID } from 'node:crypto';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { isId } from '../../src/domain/ids.ts';
+import { createBubblewrap } from '../../src/sandbox/bubblewrap.ts';
+import { openDatabase } from '../../src/store/database.ts';
+import { readConnection } from '../../src/store/embedded/server.ts';
+import { silentLog } from './log.ts';
+import { checkLog, hostProcesses, logOf, workshop, type Pushed, type Workshop } from './scenario.ts';
+import { startService, type Service } from './service.ts';
+import { until } from './until.ts';
+import { checkSeen, view, type Viewer } from './viewer.ts';
+
+export interface KillPlan {
+  turns: number;
+  kills: number;
+  /** Least and most milliseconds that the service lives before a kill. */
+  pauseMs: [number, number];
+  agents: number;
+  conversations: number;
+  seed: number;
+  say?: (line: string) => void;
+}
+
+export interface KillReport {
+  accepted: number;
+  completed: number;
+  retried: number;
+  lost: number;
+  /** Sends whose answer was lost with the connection and that were repeated under their key. */
+  resent: number;
+  viewerReconnects: number;
+  events: number;
+}
+
+interface Sent {
+  agentId: string;
+  conversationId: string;
+  runId: string;
+  marker: string;
+  content: string;
+}
+
+/** Mulberry32: the same seed gives the same turns and the same pauses before the kills. */
+export function random(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t = (t + Math.imul(t ^ (t >>> 7), t | 61)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+function contentOf(draw: number, marker: string): string {
+  if (draw < 0.3) return `say: ${marker} and some more words to stream`;
+  if (draw < 0.5) return `slow: ${Math.floor(draw * 40)} 25`;
+  if (draw < 0.8) return `run: echo ${marker} >> done.txt; sleep 0.2; echo ${marker}`;
+  return `run: echo ${marker} >> done.txt\nrun: sleep 0.3; wc -l < done.txt\nrun: echo ${marker}`;
+}
+
+/**
+ * Sends turns to several conversations of several agents, kills the service by SIGKILL at random moments and starts it
+ * again, then checks that every accepted message has exactly one settled run, that no event is missing or twice, and
+ * that nothing is left on the host that no row knows.
+ */
+export async function killRounds(plan: KillPlan): Promise<KillReport> {
+  const service = await startService({ env: { BERTH_LEASE_SECONDS: '2', BERTH_RATE_LIMIT: '100000/60' } });
+  const shop = await workshop(service);
+  const viewers = new Map<string, Viewer>();
+  try {
+    return await rounds(plan, service, shop, viewers);
+  } finally {
+    for (const viewer of viewers.values()) await viewer.stop();
+    await shop.close();
+    await service.end();
+  }
+}
+
+async function rounds(
+  plan: KillPlan,
+  service: Service,
+  shop: Workshop,
+  viewers: Map<string, Viewer>,
+): Promise<KillReport> {
+  const draw = random(plan.seed);
+  const agents: Pushed[] = [];
+  for (let n = 0; n < plan.agents; n += 1) agents.push(await shop.agent({ 'AGENTS.md': `agent ${n}\n` }));
+  const talks = Array.from({ length: plan.conversations }, (_, n) => ({
+    agent: agents[n % agents.length]!,
+    conversationId: null as string | null,
+  }));
+  const todo = Array.from({ length: plan.turns }, (_, n) => ({
+    talk: talks[n % talks.length]!,
+    draw: draw(),
+    marker: `m${n}x${plan.seed}`,
+  }));
+  const [least, most] = plan.pauseMs;
+  const pauses = Array.from({ length: plan.kills }, () => least + draw() * (most - least));
+
+  const sent: Sent[] = [];
+  let resent = 0;
+  // One sender for each conversation, so that the order of its turns is known.
+  const senders = talks.map(async (talk) => {
+    for (const turn of todo.filter((one) => one.talk === talk)) {
+      const content = contentOf(turn.draw, turn.marker);
+      const { body, tries } = await sendUntilAccepted(service, talk.agent.id, talk.conversationId, content);
+      resent += tries - 1;
+      talk.conversationId = body.conversationId;
+      if (!viewers.has(body.conversationId))
+        viewers.set(body.conversationId, view(service, body.conversationId));
+      sent.push({ ...body, agentId: talk.agent.id, marker: turn.marker, content });
+      // Turns pile up sometimes, and sometimes one is waited for.
+      if (turn.draw < 0.6) await settled(service, body.runId);
+    }
+  });
+  const killer = (async () => {
+    for (const [index, pauseMs] of pauses.entries()) {
+      await delay(pauseMs);
+      await service.kill9();
+      plan.say?.(`kill ${index + 1} of ${plan.kills} with ${sent.length} of ${plan.turns} turns accepted`);
+      await service.restart();
+    }
+  })();
+  await Promise.all([...senders, killer]);
+  for (const { runId } of sent) await settled(service, runId);
+
+  const report = await checkAll(
+    service,
+    sent,
+    talks.map((talk) => talk.conversationId!),
+    viewers,
+  );
+  await checkMarkers(agents, sent);
+  await checkArea(service);
+  await service.stop();
+  await checkNothingRuns(service);
+  return { ...report, resent };
+}
+
+async function sendUntilAccepted(
+  service: Service,
+  agentId: string,
+  conversationId: string | null,
+  content: string,
+): Promise<{ body: { conversationId: string; runId: string }; tries: number }> {
+  const headers = { prefer: 'respond-async', 'idempotency-key': randomUUID() };
+  const endMs = Date.now() + 120_000;
+  for (let tries = 1; ; tries += 1) {
+    const send = { agentId, conversationId, content };
+    const reply = await service.api('POST', '/api/v1/chat/send', send, headers).catch(() => null);
+    if (reply?.status === 202 || reply?.status === 200) return { body: reply.body, tries };
+    assert.ok(reply === null || reply.status >= 500 || reply.status === 409, `refused: ${reply?.text}`);
+    assert.ok(Date.now() < endMs, `not accepted within two minutes; last answer: ${reply?.text}`);
+    await delay(50);
+  }
+}
+
+const terminal = new Set(['completed', 'failed', 'cancelled']);
+
+async function settled(service: Service, runId: string): Promise<void> {
+  let last = 'nothing';
+  await until(
+    `run ${runId} has settled`,
+    async () => {
+      const reply = await service.api('GET', `/v1/runs/${runId}`).catch(() => null);
+      last = reply?.text ?? last;
+      return terminal.has(reply?.body?.run?.status);
+    },
+    120_000,
+  ).catch((error: Error) => {
+    throw new Error(`${error.message} Last seen: ${last}`);
+  });
+}
+
+async function checkAll(
+  service: Service,
+  sent: Sent[],
+  conversationIds: string[],
+  viewers: Map<string, Viewer>,
+): Promise<Omit<KillReport, 'resent'>> {
+  const report = { accepted: sent.length, completed: 0, retried: 0, lost: 0, viewerReconnects: 0, events: 0 };
+  for (const conversationId of conversationIds) {
+    const log = await logOf(service, { conversationId });
+    report.events += log.length;
+    checkLog(log);
+    const viewer = viewers.get(conversationId)!;
+    await until('a viewer has seen the whole log', () => viewer.seen.length >= log.length, 20_000);
+    checkSeen(viewer, log);
+    report.viewerReconnects += viewer.reconnects;
+    const mine = sent.filter((one) => one.conversationId === conversationId);
+    const asked = log.filter((event) => event.type === 'message.created' && event.data.role === 'user');
+    assert.deepEqual(
+      asked.map(({ data }) => [data.runId, data.content]),
+      mine.map(({ runId, content }) => [runId, content]),
+      'every accepted message is there once, in its order, and no other',
+    );
+    for (const { runId, marker, content } of mine) {
+      const own = log.filter((event) => event.data.runId === runId);
+      const end = own.find((event) => /^run\.(completed|failed|cancelled)$/.test(event.type))!;
+      if (own.some((event) => event.type === 'run.retrying')) report.retried += 1;
+      if (end.type !== 'run.completed') {
+        assert.equal(end.data.error?.code, 'lost', `${content}: ${JSON.stringify(end)}`);
+        report.lost += 1;
+        continue;
+      }
+      report.completed += 1;
+      const answer = own.find(
+        (event) => event.type === 'message.created' && event.data.role === 'assistant',
+      )!;
+      const slow = /^slow: (\d+)/.exec(content)?.[1];
+      const expected = slow ? `${slow} ` : marker;
+      assert.ok(answer.data.content.includes(expected), `${content} -> ${answer.data.content}`);
+    }
+  }
+  return report;
+}
+
+/** No command ran twice, whose first time may have ended, however often its turn was begun. */
+async function checkMarkers(agents: Pushed[], sent: Sent[]): Promise<void> {
+  for (const agent of agents) {
+    const told = await agent.say('run: touch done.txt; sort done.txt | uniq -c');
+    const counts = [...(told.message.content as string).matchAll(/^\s*(\d+) (m\d+x\d+)$/gm)];
+    for (const [, count, marker] of counts) assert.equal(count, '1', `${marker} was written ${count} times`);
+    const completed = new Set(counts.map(([, , marker]) => marker));
+    const missing = sent.filter(
+      (one) => one.agentId === agent.id && one.content.includes('done.txt') && !completed.has(one.marker),
+    );
+    // A turn that lost its sandbox before the command began is told so; there can be few of them.
+    assert.ok(missing.length <= sent.length / 4, `${missing.length} commands never ran`);
+  }
+}
+
+const installation = (service: Service) =>
+  createHash('sha256').update(service.dataDir).digest('hex').slice(0, 12);
+
+/** The ids of what is there on the host: processes, cgroups, folders. */
+async function onHost(service: Service): Promise<string[]> {
+  const areaDir = await mkdtemp('/tmp/berth-a-');
+  try {
+    const driver = createBubblewrap({ areaDir, name: installation(service), log: silentLog });
+    const ids = await driver.list();
+    const folders = await readdir(join(service.dataDir, 'run')).catch(() => []);
+    return [...new Set([...ids, ...folders.filter(isId)])];
+  } finally {
+    await rm(areaDir, { recursive: true, force: true });
+  }
+}
+
+async function checkArea(service: Service): Promise<void> {
+  const db = openDatabase({
+    connection: readConnection({
+      home: join(service.dataDir, 'postgres'),
+      socketDir: join(service.dataDir, 'run', 'pg'),
+    }),
+    pool: 1,
+  });
+  try {
+    const rows = await db.sql<{ id: string }[]>`
+      select id from sandboxes where state in ('starting', 'running', 'stopping')`;
+    const known = new Set(rows.map((row) => row.id));
+    assert.deepEqual(
+      (await onHost(service)).filter((id) => !known.has(id)),
+      [],
+      'nothing is on the host that no row knows',
+    );
+    const agents = new Set((await db.sql<{ id: string }[]>`select id from agents`).map((row) => row.id));
+    const volumes = await readdir(join(service.dataDir, 'volumes'));
+    assert.deepEqual(
+      volumes.filter((id) => !agents.has(id)),
+      [],
+      'no volume is without its agent',
+    );
+  } finally {
+    await db.close();
+  }
+}
+
+async function checkNothingRuns(service: Service): Promise<void> {
+  assert.deepEqual(await onHost(service), [], 'after the end nothing is left on the host');
+  const mark = `${installation(service)}/`;
+  const left = () =>
+    hostProcesses((line, env) => line.includes(mark) || env.includes(`BERTH_SANDBOX=${mark}`));
+  await until('no process of the installation is left', () => left().length === 0, 5_000);
+  const ofData = () => hostProcesses((line) => line.includes(service.dataDir));
+  await until('no process of the data directory is left', () => ofData().length === 0, 5_000);
+}
