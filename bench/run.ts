@@ -1,0 +1,72 @@
+import { tmpdir } from 'node:os';
+import type { Figure } from './lib/figure.ts';
+import { machine } from './lib/machine.ts';
+import { table } from './lib/table.ts';
+import { openWorld } from './lib/world.ts';
+import type { World } from './lib/world.ts';
+import { agentReads } from './measure/agent-reads.ts';
+import { coldStart } from './measure/cold-start.ts';
+import { cpuPerMessage } from './measure/cpu-per-message.ts';
+import { idleMemory } from './measure/idle-memory.ts';
+import { latency } from './measure/latency.ts';
+import { longConversation } from './measure/long-conversation.ts';
+import { manyStreams } from './measure/many-streams.ts';
+import { secondStart } from './measure/second-start.ts';
+import { throughput } from './measure/throughput.ts';
+
+/** In this order: what needs a fresh service comes first, what fills its memory last. */
+const measurements: Record<string, (world: World) => Promise<Figure[]>> = {
+  'idle-memory': idleMemory,
+  'many-streams': manyStreams,
+  'agent-reads': agentReads,
+  latency,
+  'long-conversation': longConversation,
+  throughput,
+  'cpu-per-message': cpuPerMessage,
+  'cold-start': coldStart,
+  'second-start': secondStart,
+};
+
+const usage = `Usage: npm run bench -- [--json] [name …]
+Names: ${Object.keys(measurements).join(', ')} (without one: all)
+`;
+
+/** A bench that hangs must not hold its caller: everything that it started ends with this process. */
+const MAX_MS = 15 * 60_000;
+
+async function main(argv: string[]): Promise<number> {
+  const asJson = argv.includes('--json');
+  const names = argv.filter((word) => word !== '--json');
+  const unknown = names.find((name) => !Object.hasOwn(measurements, name));
+  if (unknown !== undefined) {
+    process.stderr.write(`There is no measurement "${unknown}".\n${usage}`);
+    return 2;
+  }
+  setTimeout(() => {
+    process.stderr.write('The bench takes too long and is ended.\n');
+    process.exit(1);
+  }, MAX_MS).unref();
+  const facts = machine(tmpdir());
+  const figures: Figure[] = [];
+  const world = await openWorld();
+  try {
+    await world.warmUp(world.agentId, 200);
+    for (const [name, measure] of Object.entries(measurements)) {
+      if (names.length > 0 && !names.includes(name)) continue;
+      process.stderr.write(`${name} …\n`);
+      figures.push(...(await measure(world)));
+    }
+  } finally {
+    const noise = world.service
+      .logs()
+      .split('\n')
+      .filter((line) => /"level":"(warn|error)"/.test(line));
+    if (noise.length > 0) process.stderr.write(`The service logged:\n${noise.slice(0, 20).join('\n')}\n`);
+    await world.end();
+  }
+  const report = asJson ? `${JSON.stringify({ machine: facts, figures }, null, 2)}\n` : table(facts, figures);
+  process.stdout.write(report);
+  return 0;
+}
+
+process.exitCode = await main(process.argv.slice(2));
