@@ -101,7 +101,8 @@ function takeEvent(event: string, result: Streamed): boolean {
   const type = /^event: ?(\S+)/m.exec(event)?.[1] ?? '';
   if (type === 'run.completed' || type === 'run.failed' || type === 'run.cancelled') result.status = type;
   if (type !== 'message.delta' && type !== 'message.created') return false;
-  const data = JSON.parse(/^data: ?(.*)$/m.exec(event)?.[1] ?? '{}') as Record<string, string>;
+  // The data of an event is the event, whose own data is what counts.
+  const { data } = JSON.parse(/^data: ?(.*)$/m.exec(event)?.[1] ?? '{}') as { data: Record<string, string> };
   if (type === 'message.created') result.conversationId = data['conversationId'] ?? '';
   else result.text += data['text'] ?? '';
   return type === 'message.delta';
