@@ -1,3 +1,4 @@
+import { requireEdit } from '../../src/domain/access.ts';
 import type { ConversationEvent, EventBody } from '../../src/domain/events.ts';
 import { endsRun } from '../../src/domain/events.ts';
 import { notFound } from '../../src/domain/errors.ts';
@@ -125,6 +126,7 @@ export function memoryCore(agents: AgentsService): MemoryCore {
       get: (p, id) => visible(p, conversations.get(id)),
       async remove(p, id) {
         await visible(p, conversations.get(id));
+        requireEdit(p);
         conversations.delete(id);
       },
       async messages(p, id, query) {
