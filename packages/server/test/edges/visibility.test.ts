@@ -106,12 +106,18 @@ test('403 says what is needed and nothing takes effect, with good input and with
         (select name from agents where id = ${agent.id}) as name`;
     return JSON.stringify(row);
   };
+  const sent = await world.call('POST', '/api/v1/chat/send', {
+    key: keys.use,
+    body: { agentId: agent.id, content: 'hello' },
+    headers: { prefer: 'respond-async' },
+  });
+  const { conversationId } = JSON.parse(sent.text) as { conversationId: string };
   const before = await counts();
   for (const route of routes) {
     const method = route.method.toUpperCase();
     const path = route.path
       .replace('{key}', 'NAME')
-      .replace(/\{\w+\}/, agent.id)
+      .replace(/\{\w+\}/, route.path.startsWith('/v1/conversations/') ? conversationId : agent.id)
       .replace(/\{\w+\}/g, newId());
     for (const options of variants(route)) {
       if (route.access.endsWith('edit')) {
