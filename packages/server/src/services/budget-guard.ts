@@ -11,7 +11,9 @@ const TRUST_NONE_MS = 1000;
 const MAX_ENTRIES = 10_000;
 /** Longer than a provider may take; only for reservations of a process that is gone and does not come back. */
 const RESERVATION_MS = 30 * 60_000;
-const POLL_MS = 250;
+/** The first look comes soon, since a call that has just ended is about to be recorded; then each waits twice as long. */
+const FIRST_POLL_MS = 10;
+const MAX_POLL_MS = 250;
 const MAX_WAIT_MS = 30_000;
 /** A request may name any output limit, and sums of estimates must stay numbers that the database can hold. */
 const MAX_ESTIMATE_MICROS = 10n ** 15n;
@@ -85,10 +87,10 @@ export function createBudgetGuard(deps: BudgetGuardDependencies): BudgetGuard {
     const before = queues.get(wanted.agentId);
     const mine = (async () => {
       await before;
-      for (;;) {
+      for (let pollMs = FIRST_POLL_MS; ; pollMs = Math.min(2 * pollMs, MAX_POLL_MS)) {
         const answer = await ask(id, wanted);
         if (answer.outcome !== 'waiting' || performance.now() >= deadline || isClosed) return answer;
-        await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+        await new Promise((resolve) => setTimeout(resolve, pollMs));
       }
     })();
     const tail = mine.catch(() => undefined);

@@ -1,0 +1,11 @@
+/** Numbers that look random and are the same for the same seed (mulberry32), so that a failing case can be repeated. */
+export function seeded(seed: number): { next: () => number; below: (end: number) => number } {
+  let state = seed >>> 0;
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+  return { next, below: (end) => Math.floor(next() * end) };
+}
