@@ -90,8 +90,15 @@ for (const provider of ['messages', 'chat']) {
     const path = `/v1/agents/${agentId}/budget`;
     await setBudget(path, '0.03');
     const first = await send(agentId, 'hello');
-    assert.deepEqual([first.status, first.body.status, first.body.usage.cost], [200, 'completed', '0.020000'], first.text);
-    assert.deepEqual([(await budgetAt(path)).spent, (await budgetAt(path)).reserved], ['0.020000', '0.000000']);
+    assert.deepEqual(
+      [first.status, first.body.status, first.body.usage.cost],
+      [200, 'completed', '0.020000'],
+      first.text,
+    );
+    assert.deepEqual(
+      [(await budgetAt(path)).spent, (await budgetAt(path)).reserved],
+      ['0.020000', '0.000000'],
+    );
 
     // The second call of this turn finds the budget used up by the first.
     const calls = model.requests.length;
@@ -106,11 +113,14 @@ for (const provider of ['messages', 'chat']) {
     const events = await logOf(service, { runId: second.body.runId });
     assert.equal(events.find((event) => event.type === 'run.failed')?.data.error.code, 'budget_exceeded');
     checkLog(await logOf(service, { conversationId: second.body.conversationId }));
-    assert.deepEqual([(await budgetAt(path)).spent, (await budgetAt(path)).reserved], ['0.040000', '0.000000']);
+    assert.deepEqual(
+      [(await budgetAt(path)).spent, (await budgetAt(path)).reserved],
+      ['0.040000', '0.000000'],
+    );
 
     const before = await rows();
     const refusals = [
-      await send(agentId, 'more', { 'idempotency-key': 'refused' }),
+      await send(agentId, 'more', { 'idempotency-key': `refused ${provider}` }),
       await send(agentId, 'more', { accept: 'text/event-stream' }),
       await send(agentId, 'more', { prefer: 'respond-async' }),
     ];
@@ -126,7 +136,7 @@ for (const provider of ['messages', 'chat']) {
     assert.equal(other.body.status, 'completed', other.text);
     // Raised, it holds no more at once; the refused Idempotency-Key may be used again.
     await setBudget(path, '0.05');
-    const third = await send(agentId, 'more', { 'idempotency-key': 'refused' });
+    const third = await send(agentId, 'more', { 'idempotency-key': `refused ${provider}` });
     assert.equal(third.body.status, 'completed', third.text);
     assert.equal((await service.api('DELETE', path)).status, 204);
     assert.equal((await send(agentId, 'hello')).body.status, 'completed');
@@ -150,7 +160,10 @@ test("the organisation's budget holds for every agent, is the sum of theirs, and
     await db.close();
   }
   await setBudget('/v1/budget', spent, 'month');
-  const refused = await service.as(minted.body.value)('POST', '/api/v1/chat/send', { agentId, content: 'hello' });
+  const refused = await service.as(minted.body.value)('POST', '/api/v1/chat/send', {
+    agentId,
+    content: 'hello',
+  });
   assert.deepEqual([refused.status, refused.body.code], [402, 'budget_exceeded']);
   assert.match(refused.body.error, /^The organisation's budget for this month is used up/);
   nowhereIn([refused.text], [spent, modelKey]);
@@ -174,7 +187,8 @@ test('kill -9 in the middle of a model call leaves nothing set aside, and the ru
   await until('the call is made again', async () => (await budgetAt(path)).reserved === reserved);
   held.resolve();
   gate = null;
-  const ended = async () => (await service.api('GET', `/v1/runs/${sent.body.runId}`)).body.run.status === 'completed';
+  const ended = async () =>
+    (await service.api('GET', `/v1/runs/${sent.body.runId}`)).body.run.status === 'completed';
   await until('the run is completed', ended, 20_000);
   assert.deepEqual([(await budgetAt(path)).spent, (await budgetAt(path)).reserved], ['0.020000', '0.000000']);
 });
