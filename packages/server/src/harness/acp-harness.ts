@@ -106,7 +106,6 @@ export class AcpHarness implements HarnessConnection {
     };
     this.#sessions.set(conversationId, session);
     this.#byId.set(id, session);
-    this.#evict();
     return session;
   }
 
@@ -131,6 +130,7 @@ export class AcpHarness implements HarnessConnection {
       cancelled.clear();
       updates.end();
       session.turn = null;
+      this.#evict(session);
     }
   }
 
@@ -166,10 +166,17 @@ export class AcpHarness implements HarnessConnection {
     return { outcome: isOffered ? { outcome: 'selected', optionId } : { outcome: 'cancelled' } };
   }
 
-  #evict(): void {
-    if (!this.#capabilities.history || this.#sessions.size <= maxSessions) return;
-    const idle = [...this.#sessions.values()].find((session) => session.turn === null);
-    if (idle) this.closeSession(idle.conversationId);
+  /**
+   * Closes idle sessions while there are too many, the least recently used first and none that was used after the one
+   * given: such a one may be in the hands of a turn that is about to begin.
+   */
+  #evict(last: Session): void {
+    if (!this.#capabilities.history) return;
+    for (const session of this.#sessions.values()) {
+      if (this.#sessions.size <= maxSessions) return;
+      if (session.turn === null) this.closeSession(session.conversationId);
+      if (session === last) return;
+    }
   }
 
   #forget(session: Session): void {

@@ -10,7 +10,7 @@ export interface TurnLogOptions {
   isWatched(): boolean;
 }
 
-/** Deltas are joined for this long while somebody reads along, and else. The very first one never waits. */
+/** Deltas are joined for this long while somebody reads along, and else. The first one that somebody waits for does not. */
 const WATCHED_MS = 25;
 const UNWATCHED_MS = 250;
 
@@ -98,11 +98,12 @@ export class TurnLog {
       this.#content += part;
     }
     this.#pending += part;
-    if (!this.#hasBegun) {
+    const isWatched = this.#options.isWatched();
+    if (isWatched && !this.#hasBegun) {
       this.#hasBegun = true;
       return this.flush();
     }
-    this.#timer ??= setTimeout(() => this.flush(), this.#options.isWatched() ? WATCHED_MS : UNWATCHED_MS);
+    this.#timer ??= setTimeout(() => this.flush(), isWatched ? WATCHED_MS : UNWATCHED_MS);
   }
 
   #tool(update: Extract<HarnessUpdate, { kind: 'tool' }>): void {

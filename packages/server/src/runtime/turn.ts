@@ -57,9 +57,9 @@ export class Turn {
       else if (row.meter.startsWith('model.')) this.#usage.inputTokens += row.quantity;
       this.#usage.costMicros += BigInt(row.cost_micros);
     }
-    if (!this.isOver) this.writer.append(...events);
-    // The money was spent whatever became of the run.
-    this.writer.addUsage(rows);
+    // The money was spent whatever became of the run. What was set aside for it ends with its rows: those hurry.
+    const isUrgent = rows.some((row) => row.reservation_id !== null);
+    this.writer.addUsage(rows, this.isOver ? [] : events, isUrgent);
   }
 
   async settle(status: TerminalStatus, error: RunError | null): Promise<void> {

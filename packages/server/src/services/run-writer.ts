@@ -20,7 +20,8 @@ export interface RunWriter {
   append(...events: EventBody[]): void;
   /** The same, with the run's new state. */
   change(status: 'running' | 'awaiting_input', ...events: EventBody[]): void;
-  addUsage(rows: LedgerRow[]): void;
+  /** Usage, with its events if the run is not over. `isUrgent`: at once; else with what is written next, soon. */
+  addUsage(rows: LedgerRow[], events: EventBody[], isUrgent: boolean): void;
   /** The last write. Resolves with what was written, or null when the lane is another owner's. */
   settle(end: WriterEnd, events: EventBody[]): Promise<{ at: Date; isReady: boolean } | null>;
   /** Resolves when everything appended so far is durable, or the lane is lost. */
@@ -43,6 +44,8 @@ interface Writer {
   isClosed: boolean;
   onSettled: ((settled: Settled) => void) | null;
   waiters: (() => void)[];
+  /** Runs while something waits for the next write. */
+  soon: NodeJS.Timeout | null;
 }
 
 interface Share {
@@ -52,6 +55,8 @@ interface Share {
   isLast: boolean;
 }
 
+/** A model's usage comes just before the end of its turn, or before a tool call: one write less for most messages. */
+const SOON_MS = 50;
 /** Far longer than a lease: by then the run is somebody else's. */
 const MAX_TRIES = 30;
 
@@ -68,6 +73,8 @@ export function createRunWriters(
   let isRunning = false;
 
   function schedule(writer: Writer): void {
+    if (writer.soon) clearTimeout(writer.soon);
+    writer.soon = null;
     if (writer.abort.signal.aborted) {
       giveUp(writer);
       // The money was spent whoever owns the run now.
@@ -157,6 +164,7 @@ export function createRunWriters(
         isClosed: false,
         onSettled: null,
         waiters: [],
+        soon: null,
       };
       return {
         claim,
@@ -170,9 +178,11 @@ export function createRunWriters(
           writer.events.push(...events);
           schedule(writer);
         },
-        addUsage(rows) {
+        addUsage(rows, events, isUrgent) {
           writer.ledger.push(...rows);
-          schedule(writer);
+          writer.events.push(...events);
+          if (isUrgent || writer.isClosed) schedule(writer);
+          else writer.soon ??= setTimeout(() => schedule(writer), SOON_MS);
         },
         async settle(end, events) {
           const settled = await new Promise<Settled>((resolve) => {
@@ -184,7 +194,8 @@ export function createRunWriters(
           return settled.written && { at: settled.at, isReady: settled.written.isReady };
         },
         flushed() {
-          if (!isRunning || writer.abort.signal.aborted) return Promise.resolve();
+          const isIdle = !isRunning && writer.soon === null;
+          if (isIdle || writer.abort.signal.aborted) return Promise.resolve();
           return new Promise((resolve) => {
             writer.waiters.push(resolve);
             schedule(writer);

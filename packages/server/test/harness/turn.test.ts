@@ -314,3 +314,16 @@ test('a conversation that outgrows the model is shortened and goes on', async (t
   assert.match(last, /SUMMARY: they spoke of boats/);
   assert.match(last, /turn 11/);
 });
+
+test('more conversations at once than sessions are kept for are all answered, and go on afterwards', async (t) => {
+  const { connection } = await startHarness(t, {
+    script: () => ({ text: ['first ', 'second'], gapMs: 200 }),
+  });
+  const conversations = Array.from({ length: 230 }, (_, index) => `conversation-${index}`);
+  const ask = async (conversationId: string) => (await runTurn(connection, 'go', { conversationId })).result;
+  const failed = (await Promise.all(conversations.map(ask))).filter(
+    (result) => result.outcome !== 'completed',
+  );
+  assert.deepEqual(failed, []);
+  assert.deepEqual(await ask('conversation-0'), { outcome: 'completed' });
+});
