@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { newId } from '../../src/domain/ids.ts';
+import { operations } from '../support/contract.ts';
+import type { World } from '../support/scenario-world.ts';
+import { endSharedWorld, questionOf, sharedWorld } from '../support/scenario-world.ts';
+import { openSse } from '../support/sse.ts';
+import type { Reply } from '../support/service.ts';
+import { until } from '../support/until.ts';
+
+after(endSharedWorld);
+
+const callsFor = (world: World, content: string) =>
+  world.model.requests.filter((request) => questionOf(request) === content).length;
+
+const once = (key: string, more: Record<string, string> = {}) => ({ 'idempotency-key': key, ...more });
+const replayed = (reply: Reply) => reply.headers.get('idempotent-replayed');
+
+test('the same send twice, one after the other, makes one model call and gives the same answer', async () => {
+  const world = await sharedWorld();
+  const key = newId();
+  const first = await world.send('only once', {}, once(key));
+  const second = await world.send('only once', {}, once(key));
+  assert.deepEqual([first.status, second.status], [200, 200]);
+  assert.equal(second.text, first.text);
+  assert.deepEqual([replayed(first), replayed(second)], [null, 'true']);
+  assert.equal(callsFor(world, 'only once'), 1);
+  const { conversationId } = first.body;
+  const { messages } = (await world.call('GET', `/v1/conversations/${conversationId}/messages`)).body;
+  assert.equal(messages.length, 2);
+});
+
+test('the same send ten times at the same moment makes one model call and gives all the same answer', async () => {
+  const world = await sharedWorld();
+  const key = newId();
+  const replies = await Promise.all(
+    Array.from({ length: 10 }, () => world.send('at the same moment', {}, once(key))),
+  );
+  assert.equal(new Set(replies.map(({ text }) => text)).size, 1, replies[0]!.text);
+  assert.equal(replies[0]!.status, 200);
+  assert.equal(replies.filter((reply) => replayed(reply) === null).length, 1);
+  assert.equal(callsFor(world, 'at the same moment'), 1);
+});
+
+test('the same send while the first is under way waits for the one run, and both get its answer', async () => {
+  const world = await sharedWorld();
+  const key = newId();
+  const content = 'hold: twin';
+  const first = world.send(content, {}, once(key));
+  await until('the model is asked', () => callsFor(world, content) === 1);
+  const second = world.send(content, {}, once(key));
+  const early = await world.send(content, {}, once(key, { prefer: 'respond-async' }));
+  assert.deepEqual([early.status, early.body.status, replayed(early)], [202, 'running', 'true']);
+  world.release('twin');
+  const [one, two] = await Promise.all([first, second]);
+  assert.equal(one.status, 200);
+  assert.equal(two.text, one.text);
+  assert.equal(one.body.runId, early.body.runId);
+  assert.equal(callsFor(world, content), 1);
+});
+
+test('the same send streamed twice at the same moment and once later is one run with the same events', async () => {
+  const world = await sharedWorld();
+  const key = newId();
+  const body = { agentId: world.agentId, content: 'count: 30 2' };
+  const open = () =>
+    openSse(`${world.service.url}/api/v1/chat/send`, {
+      key: world.keys.owner,
+      method: 'POST',
+      headers: once(key),
+      body,
+    });
+  const before = callsFor(world, body.content);
+  const viewers = await Promise.all([open(), open()]);
+  await until('both streams have ended', () => viewers.every(({ ended }) => ended));
+  const late = await open();
+  await until('the late stream has ended', () => late.ended);
+  const [one, two] = viewers;
+  assert.ok(one!.frames.length > 4);
+  assert.deepEqual(two!.frames, one!.frames);
+  // By then the deltas may have been joined; what they say has not changed.
+  const said = (client: typeof late) =>
+    client.frames
+      .filter(({ event }) => event === 'message.delta')
+      .map(({ data }) => JSON.parse(data!).data.text)
+      .join('');
+  assert.equal(said(late), said(one!));
+  assert.equal(late.frames.at(-1)?.event, 'run.completed');
+  assert.equal(late.headers['idempotent-replayed'], 'true');
+  assert.equal(callsFor(world, body.content) - before, 1);
+  const json = await world.send(body.content, {}, once(key));
+  assert.deepEqual([json.status, json.body.message.content], [200, said(late)]);
+});
+
+test('422: an Idempotency-Key that was used for another send is refused, and nothing is sent', async () => {
+  const world = await sharedWorld();
+  const key = newId();
+  const sent = await world.send('the first', {}, once(key));
+  const { conversationId } = sent.body;
+  for (const [content, more] of [
+    ['the second', {}],
+    ['the first', { conversationId }],
+    ['the first', { agentId: world.otherAgentId }],
+  ] as const) {
+    const reply = await world.send(content, more, once(key));
+    assert.deepEqual([reply.status, reply.body.code], [422, 'idempotency_key_reused']);
+  }
+  assert.equal(callsFor(world, 'the second'), 0);
+  // Another API key has Idempotency-Keys of its own.
+  const other = await world.as(world.keys.orgUse)(
+    'POST',
+    '/api/v1/chat/send',
+    { agentId: world.agentId, content: 'mine' },
+    once(key),
+  );
+  assert.equal(other.status, 200);
+});
+
+/** A good request for each POST besides the send, and how it differs for the 422; null = it takes no other input. */
+async function postRequests(
+  world: World,
+): Promise<Record<string, [path: string, body?: object, other?: object]>> {
+  const { agentId } = world;
+  const deployments = await world.call('GET', `/v1/agents/${agentId}/deployments`);
+  const { id } = deployments.body.deployments.find((one: { status: string }) => one.status === 'ready');
+  const held = await world.send('hold: cancelled', {}, { prefer: 'respond-async' });
+  return {
+    createAgent: ['/v1/agents', { name: 'Once' }, { name: 'Twice' }],
+    createAgentKey: [`/v1/agents/${agentId}/api-keys`, { name: 'once' }, { name: 'twice' }],
+    createKey: [
+      '/v1/api-keys',
+      { name: 'once', scope: 'use', binding: 'org-bound' },
+      { name: 'once', scope: 'edit', binding: 'org-bound' },
+    ],
+    createDeployment: [`/v1/agents/${agentId}/deployments`, {}, { ref: 'main' }],
+    activateDeployment: [`/v1/agents/${agentId}/deployments/${id}/activate`],
+    cancelRun: [`/v1/runs/${held.body.runId}/cancel`],
+  };
+}
+
+test('every POST keeps its Idempotency-Key: the first answer again byte for byte, once done, 422 for another body', async () => {
+  const world = await sharedWorld();
+  const requests = await postRequests(world);
+  // A run that asks for permission is needed for the one, and the other has the tests above.
+  const elsewhere = ['respondToRun', 'sendMessage'];
+  const posts = operations.filter(({ method }) => method === 'POST').map((one) => one.operation.operationId);
+  assert.deepEqual([...Object.keys(requests), ...elsewhere].sort(), posts.sort());
+  for (const [id, [path, body, other]] of Object.entries(requests)) {
+    const key = newId();
+    const first = await world.call('POST', path, body, once(key));
+    assert.ok(first.status < 300, `${id}: ${first.text}`);
+    const second = await world.call('POST', path, body, once(key));
+    assert.deepEqual([second.status, second.text], [first.status, first.text], id);
+    assert.equal(second.headers.get('location'), first.headers.get('location'), id);
+    assert.deepEqual([replayed(first), replayed(second)], [null, 'true'], id);
+    const changed = other
+      ? await world.call('POST', path, other, once(key))
+      : await world.call('POST', '/v1/agents', { name: 'Elsewhere' }, once(key));
+    assert.deepEqual([changed.status, changed.body.code], [422, 'idempotency_key_reused'], id);
+  }
+  const names = (await world.call('GET', '/v1/agents?limit=100')).body.agents.map(
+    ({ name }: { name: string }) => name,
+  );
+  assert.equal(names.filter((name: string) => name === 'Once').length, 1);
+  assert.ok(!names.includes('Twice') && !names.includes('Elsewhere'));
+});
+
+test('409: a POST whose first is still under way is refused, and gets the first answer afterwards', async () => {
+  const world = await sharedWorld();
+  const key = newId();
+  const create = () => world.call('POST', '/v1/agents', { name: 'Slow' }, once(key));
+  let first: Promise<Reply> | undefined;
+  await world.db.tx(async () => {
+    // Nobody can insert an agent until this transaction ends, so that the first request stays under way.
+    await world.db.sql`lock table agents in share mode`;
+    first = create();
+    await until('a second one is refused', async () => (await create()).status === 409);
+    const second = await create();
+    assert.deepEqual([second.status, second.body.code], [409, 'idempotency_in_progress']);
+    assert.match(second.headers.get('retry-after') ?? '', /^[1-9]\d*$/);
+  });
+  const made = await first!;
+  assert.equal(made.status, 201, made.text);
+  assert.equal((await create()).text, made.text);
+});
+
+test('a refusal that time can mend is not kept: the same request succeeds later', async () => {
+  const world = await sharedWorld();
+  const opened = await world.send('hold: keeps busy', {}, { prefer: 'respond-async' });
+  const { conversationId } = opened.body;
+  const key = newId();
+  const again = () => world.send('again', { conversationId, onBusy: 'reject' }, once(key));
+  assert.equal((await again()).status, 409);
+  world.release('keeps');
+  await until('the conversation is free', async () => (await again()).status === 200);
+});
