@@ -9,6 +9,7 @@ const steps = [
   ['types', bin('tsc'), ['-p', '.']],
   ['lint', bin('oxlint'), ['--deny-warnings']],
   ['format', bin('oxfmt'), ['--check', '.']],
+  ['generated', process.execPath, ['scripts/write-sdk-types.mjs', '--check']],
 ];
 
 let failed = 0;

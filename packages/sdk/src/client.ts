@@ -3,7 +3,12 @@ import { createSend, type ClientOptions, type RequestOptions, type Send } from '
 import { ENDS, eventsOf, followEvents, type FollowOptions } from './streams.ts';
 import type {
   Agent,
+  AgentCreate,
+  AgentUpdate,
   ApiKey,
+  ApiKeyCreate,
+  ApiKeyMinted,
+  ChatSend,
   Conversation,
   Deployment,
   Event,
@@ -25,12 +30,7 @@ export interface Page<T> {
   nextCursor: string | null;
 }
 
-export interface SendInput {
-  agentId: string;
-  content: string;
-  conversationId?: string | null;
-  onBusy?: 'enqueue' | 'interrupt' | 'reject';
-}
+export type SendInput = Omit<ChatSend, 'stream'>;
 
 export interface SendOptions {
   /** The same key and input within 24 hours give the first answer again. Made when absent. */
@@ -60,29 +60,21 @@ export function createClient(options: ClientOptions) {
       list: (query?: ListOptions) => list<Agent>('/v1/agents', 'agents', query),
       get: async (agentId: string) =>
         (await json<{ agent: Agent }>('GET', `/v1/agents/${id(agentId)}`)).agent,
-      create: async (input: { name: string; description?: string; model?: string; gitUrl?: string }) =>
+      create: async (input: AgentCreate) =>
         (await json<{ agent: Agent }>('POST', '/v1/agents', { body: input })).agent,
-      update: async (
-        agentId: string,
-        patch: { name?: string; description?: string; model?: string; gitUrl?: string },
-      ) => (await json<{ agent: Agent }>('PATCH', `/v1/agents/${id(agentId)}`, { body: patch })).agent,
+      update: async (agentId: string, patch: AgentUpdate) =>
+        (await json<{ agent: Agent }>('PATCH', `/v1/agents/${id(agentId)}`, { body: patch })).agent,
       delete: (agentId: string) => json<void>('DELETE', `/v1/agents/${id(agentId)}`),
     },
     apiKeys: {
       listForAgent: (agentId: string, query?: ListOptions) =>
         list<ApiKey>(`/v1/agents/${id(agentId)}/api-keys`, 'keys', query),
       createForAgent: (agentId: string, input: { name: string }) =>
-        json<{ key: ApiKey; value: string }>('POST', `/v1/agents/${id(agentId)}/api-keys`, { body: input }),
+        json<ApiKeyMinted>('POST', `/v1/agents/${id(agentId)}/api-keys`, { body: input }),
       revokeForAgent: (agentId: string, keyId: string) =>
         json<void>('DELETE', `/v1/agents/${id(agentId)}/api-keys/${id(keyId)}`),
       list: (query?: ListOptions) => list<ApiKey>('/v1/api-keys', 'keys', query),
-      create: (input: {
-        name: string;
-        scope: string;
-        binding: string;
-        agentId?: string;
-        expiresAt?: string;
-      }) => json<{ key: ApiKey; value: string }>('POST', '/v1/api-keys', { body: input }),
+      create: (input: ApiKeyCreate) => json<ApiKeyMinted>('POST', '/v1/api-keys', { body: input }),
       revoke: (keyId: string) => json<void>('DELETE', `/v1/api-keys/${id(keyId)}`),
     },
     secrets: {

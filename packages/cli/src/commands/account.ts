@@ -36,17 +36,14 @@ export const whoami: Command = {
   summary: 'Show the address, the key and what it may do',
   positionals: [0, 0],
   async run(context) {
-    const limits = (await context.client.limits()) as {
-      key?: Record<string, unknown>;
-      rateLimit?: Record<string, unknown>;
-    };
-    const key = limits.key ?? {};
+    const limits = await context.client.limits();
+    const { key } = limits;
     printOne(context, { url: context.url, ...limits }, [
       ['url', context.url],
       ['key', `${context.key.slice(0, 15)}…`],
-      ['scope', key['scope']],
-      ['binding', key['binding']],
-      ['agent', key['agentId']],
+      ['scope', key.scope],
+      ['binding', key.binding],
+      ['agent', key.agentId],
     ]);
   },
 };

@@ -1,5 +1,5 @@
 import { everyItem, type ApiKey } from '@berth/sdk';
-import { text, type Command, type Context } from '../command.ts';
+import { text, UsageError, type Command, type Context } from '../command.ts';
 import { findAgent } from '../find-agent.ts';
 import { printTable } from '../print.ts';
 
@@ -37,6 +37,7 @@ export const keyCommands: Command[] = [
       const agentName = text(values, 'agent');
       const agent = agentName ? await findAgent(context, agentName) : null;
       const scope = text(values, 'scope') ?? 'use';
+      if (scope !== 'use' && scope !== 'edit') throw new UsageError('--scope must be use or edit');
       const expiresAt = text(values, 'expires');
       const made =
         agent && scope === 'use' && expiresAt === undefined

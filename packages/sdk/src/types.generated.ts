@@ -1,0 +1,377 @@
+// Generated from openapi.json by scripts/write-sdk-types.mjs; do not edit.
+
+export interface Agent {
+  /** Identifier of the agent. */
+  id: string;
+  /** Display name. */
+  name: string;
+  /** The agent's own address. */
+  url: string;
+  /** Free text; may be empty. */
+  description: string;
+  /** `<provider>/<model_name>` */
+  model: string;
+  /** The repository that the agent is made of. */
+  gitUrl: string;
+  /** The active deployment; null until a first one is ready. */
+  deploymentId: string | null;
+  /** When it was created. ISO 8601, UTC, with milliseconds. */
+  createdAt: string;
+  /** When it was last changed. ISO 8601, UTC, with milliseconds. */
+  updatedAt: string;
+}
+
+export interface AgentAnswer {
+  agent: Agent;
+}
+
+export type AgentArray = Agent[];
+
+export interface AgentCreate {
+  /** 1 to 100 characters. */
+  name: string;
+  /** Up to 2000 characters. */
+  description?: string;
+  /** `<provider>/<model_name>`. The installation has a default. */
+  model?: string;
+  /** An https URL of a git repository. Without it the service makes one and holds it itself. */
+  gitUrl?: string;
+}
+
+export interface AgentKeyCreate {
+  /** 1 to 100 characters. */
+  name: string;
+}
+
+export interface AgentPage {
+  agents: Agent[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface AgentUpdate {
+  /** 1 to 100 characters. */
+  name?: string;
+  /** Up to 2000 characters. */
+  description?: string;
+  /** `<provider>/<model_name>`. The installation has a default. */
+  model?: string;
+  /** An https URL of a git repository. Without it the service makes one and holds it itself. */
+  gitUrl?: string;
+}
+
+export interface ApiKey {
+  /** Identifier of the key. */
+  id: string;
+  /** Name of the key. */
+  name: string;
+  /** The first characters of the key, enough to tell keys apart. */
+  prefix: string;
+  /** `use`: read and converse. `edit`: also change. Fixed at creation. */
+  scope: "use" | "edit";
+  /** `agent-bound`: one agent only. `org-bound`: the whole organisation. Fixed at creation. */
+  binding: "agent-bound" | "org-bound";
+  /** The agent that the key is bound to; null for an org-bound key. */
+  agentId: string | null;
+  /** When it was last used, within a minute; null when never. */
+  lastUsedAt: string | null;
+  /** When it stops working; null when it does not. */
+  expiresAt: string | null;
+  /** When it was created. ISO 8601, UTC, with milliseconds. */
+  createdAt: string;
+}
+
+export interface ApiKeyCreate {
+  /** 1 to 100 characters. */
+  name: string;
+  /** `use`: read and converse. `edit`: also change. Fixed at creation. */
+  scope: "use" | "edit";
+  /** `agent-bound`: one agent only. `org-bound`: the whole organisation. Fixed at creation. */
+  binding: "agent-bound" | "org-bound";
+  /** The agent of an `agent-bound` key; not for others. */
+  agentId?: string;
+  /** When the key shall stop working, in the future. */
+  expiresAt?: string;
+}
+
+export interface ApiKeyMinted {
+  key: ApiKey;
+  /** The whole key. It is told this once and never again. */
+  value: string;
+}
+
+export interface ApiKeyPage {
+  keys: ApiKey[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface Budget {
+  /** A calendar day or month in UTC; with each one the budget begins anew. */
+  period: "day" | "month";
+  /** What may be spent in a period. US dollars as a decimal text. */
+  limit: string;
+  /** Messages and model calls are refused with `budget_exceeded`. */
+  onExceeded: "reject";
+  /** What has been spent in the present period. US dollars as a decimal text. */
+  spent: string;
+  /** What model calls that are under way may cost at most. US dollars as a decimal text. */
+  reserved: string;
+  /** When the present period ends. ISO 8601, UTC, with milliseconds. */
+  resetsAt: string;
+}
+
+export interface BudgetAnswer {
+  /** Null: nothing is capped. */
+  budget: Budget | null;
+}
+
+export interface BudgetPut {
+  /** A calendar day or month in UTC; with each one the budget begins anew. */
+  period: "day" | "month";
+  /** US dollars as a decimal text with at most 6 decimal places. `"0"` stops all work. */
+  limit: string;
+  /** Messages and model calls are refused with `budget_exceeded`. */
+  onExceeded?: "reject";
+}
+
+export interface ChatAccepted {
+  /** The agent. */
+  agentId: string;
+  /** The conversation. */
+  conversationId: string;
+  /** The run; see `Location`. */
+  runId: string;
+  /** `completed`, `failed` and `cancelled` are final. */
+  status: "queued" | "running" | "awaiting_input" | "completed" | "failed" | "cancelled";
+  message: null;
+}
+
+export interface ChatSend {
+  /** The agent that receives the message. */
+  agentId: string;
+  /** The conversation to go on with; null or left out starts a new one. */
+  conversationId?: string | null;
+  /** The message text, 1 to 200000 characters. */
+  content: string;
+  /** Answer with server-sent events. */
+  stream?: boolean;
+  /** When a run of the conversation is under way: wait for it (default), cancel it, or refuse with 409. */
+  onBusy?: "enqueue" | "interrupt" | "reject";
+}
+
+export interface ChatSent {
+  /** The agent. */
+  agentId: string;
+  /** The conversation; send it with the next message to go on. */
+  conversationId: string;
+  /** The run. */
+  runId: string;
+  /** `completed`, `failed` and `cancelled` are final. */
+  status: "queued" | "running" | "awaiting_input" | "completed" | "failed" | "cancelled";
+  /** The assistant's answer; null when the run failed or was cancelled. */
+  message: Message | null;
+  usage: Usage;
+  /** Only when there is no message. */
+  error?: RunError;
+}
+
+export interface Conversation {
+  /** Identifier of the conversation. */
+  id: string;
+  /** The agent. */
+  agentId: string;
+  /** The beginning of its first message. */
+  title: string;
+  /** Where it came from, such as `api`. */
+  source: string;
+  /** When it began. ISO 8601, UTC, with milliseconds. */
+  createdAt: string;
+  /** When its last message was written. ISO 8601, UTC, with milliseconds. */
+  lastMessageAt: string;
+}
+
+export interface ConversationAnswer {
+  conversation: Conversation;
+}
+
+export interface ConversationPage {
+  conversations: Conversation[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface Deployment {
+  /** Identifier of the deployment. */
+  id: string;
+  /** The agent. */
+  agentId: string;
+  /** The commit, 40 hex digits; null until the ref is resolved. */
+  commit: string | null;
+  /** The branch, tag or commit that was asked for. */
+  ref: string;
+  /** What made it. */
+  source: "create" | "push" | "fetch" | "activate";
+  status: "pending" | "ready" | "failed";
+  /** Why it failed, in words for whoever deploys. */
+  error: string | null;
+  /** When it was made. ISO 8601, UTC, with milliseconds. */
+  createdAt: string;
+  /** When it was last made the active one; null when never. */
+  activatedAt: string | null;
+}
+
+export interface DeploymentAnswer {
+  deployment: Deployment;
+}
+
+export interface DeploymentCreate {
+  /** A branch, a tag or a commit; the default branch when left out. */
+  ref?: string;
+}
+
+export interface DeploymentPage {
+  deployments: Deployment[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface Event {
+  /** Counts from 1 inside its conversation, without a gap. */
+  seq: number;
+  /** One of `run.queued`, `run.started`, `run.awaiting_input`, `run.resumed`, `run.retrying`, `run.completed`, `run.failed`, `run.cancelled`, `message.created`, `message.delta`, `thought.delta`, `tool.started`, `tool.updated`, `tool.finished`, `permission.requested`, `permission.resolved`, `plan.updated`, `usage.recorded`. More may be added: ignore what you do not know. */
+  type: string;
+  /** When it happened. ISO 8601, UTC, with milliseconds. */
+  at: string;
+  /** Depends on the type; `runId` is always in it. */
+  data: Record<string, unknown>;
+}
+
+export interface EventPage {
+  events: Event[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+  /** Whether there are more events in the direction that was read. */
+  hasMore: boolean;
+}
+
+export interface LimitsAnswer {
+  key: {
+    /** The key that asks. */
+    id: string;
+    /** `use`: read and converse. `edit`: also change. Fixed at creation. */
+    scope: "use" | "edit";
+    /** `agent-bound`: one agent only. `org-bound`: the whole organisation. Fixed at creation. */
+    binding: "agent-bound" | "org-bound";
+    /** The agent of an agent-bound key. */
+    agentId: string | null;
+  };
+  rateLimit: {
+    /** Requests that the key may make in one window. */
+    quota: number;
+    windowSeconds: number;
+    /** Of the quota; this request is among them. */
+    used: number;
+    remaining: number;
+    /** Until the quota is whole again. */
+    resetSeconds: number;
+  };
+}
+
+export interface Message {
+  /** Identifier of the message. */
+  id: string;
+  /** The agent. */
+  agentId: string;
+  /** The conversation. */
+  conversationId: string;
+  /** The run that it began (user) or that answered with it (assistant). */
+  runId: string;
+  role: "user" | "assistant";
+  /** The text. */
+  content: string;
+  /** When it was written. ISO 8601, UTC, with milliseconds. */
+  createdAt: string;
+}
+
+export interface MessagePage {
+  messages: Message[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface Run {
+  /** Identifier of the run. */
+  id: string;
+  /** The agent. */
+  agentId: string;
+  /** The conversation. */
+  conversationId: string;
+  /** The version that it runs on; null until it starts. */
+  deploymentId: string | null;
+  /** `completed`, `failed` and `cancelled` are final. */
+  status: "queued" | "running" | "awaiting_input" | "completed" | "failed" | "cancelled";
+  /** How often it was begun: more than 1 after a crash. */
+  attempt: number;
+  error: RunError | null;
+  usage: Usage;
+  /** When it was accepted. ISO 8601, UTC, with milliseconds. */
+  createdAt: string;
+  /** When it began; null while queued. */
+  startedAt: string | null;
+  /** When it ended; null until then. */
+  endedAt: string | null;
+}
+
+export interface RunAnswer {
+  run: Run;
+}
+
+export interface RunError {
+  /** Words for a person. */
+  error: string;
+  /** One word for a program, such as `model_error`, `timeout` or `sandbox_oom`. */
+  code: string;
+}
+
+export interface RunPage {
+  runs: Run[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface RunRespond {
+  /** `requestId` of the event `permission.requested`. */
+  requestId: string;
+  /** `optionId` of the chosen option. */
+  optionId: string;
+}
+
+export interface SecretName {
+  /** Name of the secret: an environment variable in the sandbox. */
+  key: string;
+  /** The hosts that the value may be sent to; empty when not restricted. */
+  hosts: string[];
+  /** When its value was last set. ISO 8601, UTC, with milliseconds. */
+  updatedAt: string;
+}
+
+export interface SecretPage {
+  secrets: SecretName[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface SecretPut {
+  /** The value, up to 64 KiB. Setting a new one replaces the old. */
+  value: string;
+  /** Restrict the value to these hosts. */
+  hosts?: string[];
+}
+
+export interface Usage {
+  inputTokens: number;
+  outputTokens: number;
+  /** What it cost. US dollars as a decimal text. */
+  cost: string;
+}
