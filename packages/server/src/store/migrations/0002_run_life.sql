@@ -124,11 +124,11 @@ begin
     end if;
   end if;
 
-  -- budgets_of and record_usage are in 0003_budgets.sql.
-  if outcome = 'accepted' and exists (
-    select 1 from budgets_of(array[p_org, p_agent], p_at) where spent_micros >= limit_micros
-  ) then
-    outcome := 'budget_exceeded';
+  -- Budgets are in 0003_budgets.sql. Most agents have none, and then this one look is all that it costs.
+  if outcome = 'accepted' and exists (select 1 from budgets where owner_id in (p_org, p_agent)) then
+    if exists (select 1 from budgets_of(array[p_org, p_agent], p_at) where spent_micros >= limit_micros) then
+      outcome := 'budget_exceeded';
+    end if;
   end if;
 
   if outcome <> 'accepted' then
