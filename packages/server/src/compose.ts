@@ -1,10 +1,10 @@
-import { chmodSync, mkdirSync, readFileSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, readFileSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { bootstrapKeyFile } from './admin/bootstrap-key-file.ts';
 import { keyFile, keyVariable } from './admin/encryption-key-file.ts';
-import type { Config } from './config.ts';
+import { ConfigError, type Config } from './config.ts';
 import { createCursors } from './domain/paging.ts';
 import type { Log } from './domain/log.ts';
 import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gateway.ts';
@@ -303,8 +303,15 @@ export async function compose(
 /** Sandboxes, and as root PostgreSQL, run as other users, who must be able to pass through. */
 function makeEnterable(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o711 });
+  const user = process.getuid?.();
+  const found = lstatSync(path);
+  // The folder of sockets may lie in /tmp, where anybody could have made one of its name.
+  if (user !== 0 && (!found.isDirectory() || found.uid !== user))
+    throw new ConfigError(
+      `BERTH_DATA_DIR: ${path} belongs to another user; use a data directory of your own.`,
+    );
   chmodSync(path, 0o711);
-  if (process.getuid?.() === 0) chmodSync(dirname(path), 0o711);
+  if (user === 0) chmodSync(dirname(path), 0o711);
 }
 
 /** Certificate authorities that the operator trusts besides the system's, by the usual variables of git and Node. */

@@ -201,7 +201,12 @@ export function readConfig(env: Env): Config {
   const isRoot = process.getuid?.() === 0;
   const hash = createHash('sha256').update(dataDir).digest('hex').slice(0, 12);
   // A root service whose data lies below a closed folder (such as /root) keeps what other uids must reach elsewhere.
-  const shared = !isRoot || reachable(dataDir) ? dataDir : join('/var/lib', `berth-${hash}`);
+  const elsewhere = join('/var/lib', `berth-${hash}`);
+  const shared = !isRoot || reachable(dataDir) ? dataDir : elsewhere;
+  // 107 bytes less "/<uuid>/<name>.sock".
+  const isShort = Buffer.byteLength(join(shared, 'run')) <= 50;
+  // Never /tmp as root: the folder above is opened for other users to pass through.
+  const farRun = isRoot ? join(elsewhere, 'run') : join('/tmp', `berth-${hash}`);
 
   const baseUrl = readBaseUrl(vars.baseUrl(env) || `http://localhost:${port}`);
   const appDomain = vars.appDomain(env) || `localhost:${port}`;
@@ -266,8 +271,7 @@ export function readConfig(env: Env): Config {
       postgres: join(shared, 'postgres'),
       volumes: join(shared, 'volumes'),
       runtime: join(shared, 'runtime'),
-      // 107 bytes less "/<uuid>/<name>.sock".
-      run: Buffer.byteLength(join(shared, 'run')) <= 50 ? join(shared, 'run') : join('/tmp', `berth-${hash}`),
+      run: isShort ? join(shared, 'run') : farRun,
     },
   });
 }

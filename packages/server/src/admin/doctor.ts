@@ -4,6 +4,7 @@ import { createConnection } from 'node:net';
 import { promisify } from 'node:util';
 import type { Config } from '../config.ts';
 import { openSandboxDriver } from '../compose.ts';
+import { findOllama } from '../gateway/ollama.ts';
 import { readProviders } from '../gateway/providers.ts';
 import { createLogger } from '../logger.ts';
 import { describe } from '../sandbox/probe.ts';
@@ -18,8 +19,8 @@ interface Finding {
 
 /** Says what this machine offers and lacks, and the exact remedy; exit code 1 when the service could not work. */
 export async function doctor(config: Config, env: NodeJS.ProcessEnv, asJson: boolean): Promise<number> {
-  const findings = [nodeVersion(), await git(), database(config), disk(config), models(config, env)];
-  findings.push(await sandbox(config), await port(config));
+  const findings = [nodeVersion(), await git(), database(config), disk(config)];
+  findings.push(await models(config, env), await sandbox(config), await port(config));
   const ok = findings.every((finding) => finding.ok);
   if (asJson) process.stdout.write(`${JSON.stringify({ ok, findings }, null, 2)}\n`);
   else {
@@ -77,9 +78,15 @@ function disk(config: Config): Finding {
   return { part: 'disk', ok: false, lines: [`${config.dataDir} cannot be looked at`] };
 }
 
-function models(config: Config, env: NodeJS.ProcessEnv): Finding {
+async function models(config: Config, env: NodeJS.ProcessEnv): Promise<Finding> {
   const file = config.modelProvidersFile === null ? null : readFileSync(config.modelProvidersFile, 'utf8');
-  const ready = [...readProviders(env, file).values()].filter((p) => p.key !== null || !p.needsKey);
+  const providers = readProviders(env, file);
+  const ollama = findOllama(providers.get('ollama'), true);
+  await ollama.check();
+  // Ollama needs no key, so it counts when it answers.
+  const ready = [...providers.values()].filter(
+    (p) => p.key !== null || (!p.needsKey && (p.name !== 'ollama' || ollama.isFound())),
+  );
   const names = ready.map((provider) => provider.name);
   const lines = [
     names.length > 0 ? `configured: ${names.join(', ')}` : 'no provider has a key; only demo/guide answers',

@@ -1,15 +1,16 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { stripTypeScriptTypes } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import type { HarnessLaunch, HarnessLaunchInput } from '../domain/ports/harness.ts';
+import { reachableNodeDir } from './node-dir.ts';
 
 /** The launch contract (docs/design/sandbox-launch.md), host side: what a sandbox is started with. */
 
 export interface PreparedHarness {
   /** Host directory of the launcher as plain JavaScript, readable for every uid. */
   hostPath: string;
-  /** Host directory of the Node installation, which holds bin/node. */
+  /** Host directory that holds bin/node, reachable for every user that sandboxes run under. */
   nodeDir: string;
 }
 
@@ -35,7 +36,8 @@ export async function prepareHarness(options: {
   }));
   const hash = createHash('sha256').update(JSON.stringify(scripts)).digest('hex').slice(0, 16);
   const hostPath = join(options.targetDir, `harness-${hash}`);
-  const nodeDir = dirname(dirname(options.nodePath ?? process.execPath));
+  await mkdir(options.targetDir, { recursive: true });
+  const nodeDir = await reachableNodeDir(options.nodePath ?? process.execPath, options.targetDir);
   if (await exists(hostPath)) return { hostPath, nodeDir };
   const temporary = `${hostPath}.${process.pid}`;
   await mkdir(temporary, { recursive: true, mode: 0o755 });
