@@ -1,7 +1,8 @@
 -- The transactions that change a run. Each is one function: one round trip, one commit, and inside it every statement
 -- sees what is committed when it begins, which a single large statement would not. The row lock of the lane comes first
 -- everywhere: it orders all that is written to a conversation, so `next_seq` under it numbers the log without a gap.
--- Sequential scans are off because these plans are kept while the tables grow from nothing.
+-- Plans are made once and kept: making them anew for each call, which arrays as arguments lead to, costs more than all
+-- else. Sequential scans are off because the plans are kept while the tables grow from nothing.
 
 create function run_usage_json(r runs) returns text language sql immutable as $$
   select format('{"inputTokens":%s,"outputTokens":%s,"cost":"%s.%s"}', r.input_tokens, r.output_tokens,
@@ -22,7 +23,8 @@ $$;
 -- Cancels runs of a conversation that nobody executes: queued ones, and one that waits for its next attempt. p_run null =
 -- all of them. The lane is locked by the caller. Answers with the events.
 create function cancel_waiting(p_conversation uuid, p_run uuid, p_at timestamptz)
-returns setof events language plpgsql set enable_seqscan = off as $$
+returns setof events language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   lane lanes;
   ended runs;
@@ -53,7 +55,8 @@ create function accept_run(
   p_message_event text, p_queued_event text, p_at timestamptz, p_max_queued integer, p_max_agents integer,
   out outcome text, out run_id uuid, out conversation_id uuid, out first_seq bigint, out running_run_id uuid,
   out cancelled json
-) language plpgsql set enable_seqscan = off as $$
+) language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   lane lanes;
@@ -178,7 +181,8 @@ create function claim_lanes(
   deployment_id uuid, message_id uuid, content text, seq bigint, deadline_at timestamptz, started_at timestamptz,
   created_at timestamptz, input_tokens bigint, output_tokens bigint, cost_micros bigint, slot integer, model text,
   generation integer, commit text, manifest jsonb
-) language plpgsql set enable_seqscan = off as $$
+) language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   picked uuid[];
@@ -249,7 +253,8 @@ create function write_runs(
   p_statuses text[], p_error_codes text[], p_error_texts text[], p_messages uuid[], p_contents text[],
   p_message_ats timestamptz[], p_event_lanes uuid[], p_event_offsets integer[], p_event_types text[], p_event_data text[], p_ledger text
 ) returns table (conversation_id uuid, first_seq bigint, is_ready boolean)
-language plpgsql set enable_seqscan = off as $$
+language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 begin
   if p_ledger is not null then
@@ -299,7 +304,8 @@ end $$;
 create function end_attempt(
   p_conversation uuid, p_epoch bigint, p_reason text, p_max_attempts integer, p_error_code text, p_error_text text,
   p_delay_ms integer, p_at timestamptz
-) returns setof events language plpgsql set enable_seqscan = off as $$
+) returns setof events language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   lane lanes;
   r runs;
@@ -337,7 +343,8 @@ end $$;
 -- started anew and so cannot be executing anything.
 create function reap_lanes(
   p_node uuid, p_lease_ms integer, p_max_attempts integer, p_error_text text, p_at timestamptz
-) returns setof events language plpgsql set enable_seqscan = off as $$
+) returns setof events language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   lane record;
 begin
@@ -354,7 +361,8 @@ end $$;
 
 -- Cancel. `outcome`: settled (nobody executed it), requested (its owner has to stop it), or the terminal status that it has.
 create function cancel_run(p_run uuid, p_at timestamptz, out outcome text, out event json)
-language plpgsql set enable_seqscan = off as $$
+language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   r runs;
   lane lanes;
@@ -379,7 +387,8 @@ end $$;
 
 -- Deletes a conversation: what waits in it is cancelled, what runs in it is asked to stop.
 create function close_conversation(p_conversation uuid, p_at timestamptz, out running_run_id uuid, out cancelled json)
-language plpgsql set enable_seqscan = off as $$
+language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   lane lanes;
 begin
@@ -396,7 +405,8 @@ end $$;
 -- A caller's answer to a request for permission. `outcome`: resolved, or missing, or answered before.
 create function respond_permission(
   p_run uuid, p_request text, p_option text, p_at timestamptz, out outcome text, out conversation_id uuid, out events json
-) language plpgsql set enable_seqscan = off as $$
+) language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   r runs;

@@ -54,7 +54,8 @@ $$;
 create function reserve_budget(
   p_id uuid, p_org uuid, p_agent uuid, p_node uuid, p_cost_micros bigint, p_at timestamptz, p_expires_at timestamptz,
   out outcome text, out owner_id uuid, out period text, out limit_micros bigint
-) language plpgsql set enable_seqscan = off as $$
+) language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   full_one record;
@@ -84,7 +85,10 @@ end $$;
 
 -- Ledger rows and, with them, the sums of their runs and of their owners' days, and the end of the reservations that
 -- were made for them. A row that is there already changes nothing.
-create function record_usage(p_rows text) returns void language sql as $$
+create function record_usage(p_rows text) returns void language plpgsql
+set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+begin
   with given as (
     select * from json_to_recordset(p_rows::json) as u (
       id uuid, org_id uuid, agent_id uuid, run_id uuid, key_id uuid, meter text, model text, quantity bigint,
@@ -113,5 +117,5 @@ create function record_usage(p_rows text) returns void language sql as $$
   )
   update runs r set input_tokens = r.input_tokens + t.inputs, output_tokens = r.output_tokens + t.outputs,
     cost_micros = r.cost_micros + t.cost_micros
-    from total t where r.id = t.run_id
-$$;
+    from total t where r.id = t.run_id;
+end $$;
