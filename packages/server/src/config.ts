@@ -1,5 +1,6 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { createHash } from 'node:crypto';
+import { isIP } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
 
 /** A bad variable: the message begins with its name and says what it may be. */
@@ -18,7 +19,7 @@ export interface Config {
   /** Requests allowed in a window, per key. */
   rateLimit: { quota: number; windowSeconds: number };
   encryptionKeyFile: string;
-  /** The key-encryption key itself (32 bytes as 64 hex digits or base64), when it comes by variable. */
+  /** The key-encryption key itself (32 bytes as 64 hex digits), when it comes by variable. */
   encryptionKey: string | null;
   allowPrivateNetworks: string[];
   defaultModel: string | null;
@@ -163,7 +164,8 @@ function number(
   whole = true,
 ): number {
   if (text === '') return fallback;
-  const value = Number(text);
+  // Number() alone would also take 0x1f and 1e3.
+  const value = /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;
   if (!Number.isFinite(value) || (whole && !Number.isInteger(value)) || value < min || value > max) {
     throw new ConfigError(
       `${name} must be a ${whole ? 'whole ' : ''}number from ${min} to ${max}; it is "${text}".`,
@@ -312,7 +314,9 @@ function readNetworks(text: string): string[] {
     .map((range) => range.trim())
     .filter(Boolean);
   for (const range of ranges) {
-    if (!/^([0-9.]+|[0-9a-f:.]+)\/\d{1,3}$/i.test(range)) {
+    const [address = '', bits = '', ...rest] = range.split('/');
+    const maxBits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+    if (rest.length > 0 || !/^\d{1,3}$/.test(bits) || Number(bits) > maxBits) {
       throw new ConfigError(
         `BERTH_ALLOW_PRIVATE_NETWORKS must be address ranges such as 127.0.0.0/8,::1/128; "${range}" is none.`,
       );

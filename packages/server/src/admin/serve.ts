@@ -1,20 +1,28 @@
 import { lookup } from 'node:dns/promises';
-import type { AddressInfo } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 import { compose, type Service } from '../compose.ts';
-import type { Config } from '../config.ts';
+import { ConfigError, withPort, type Config } from '../config.ts';
 import { createLogger, type Logger } from '../logger.ts';
 import { readNodeId } from '../node-id.ts';
 import { openStore } from '../open-store.ts';
 import { lockDataDir } from '../store/data-dir-lock.ts';
-import { withPort } from '../config.ts';
 import { watchParent } from './watch-parent.ts';
 
 /** Runs the service in the foreground until a signal; resolves with the exit code. */
 export async function serve(given: Config, env: NodeJS.ProcessEnv): Promise<number> {
   const log = createLogger(given.logLevel, (text) => process.stderr.write(text));
   const lock = lockDataDir(given.dataDir);
-  // Asked for before the slow part, so that nobody waits for a start that must fail.
-  await checkHost(given.host);
+  try {
+    // Asked for before the slow part, so that nobody waits for a start that must fail.
+    await checkAddress(given);
+    return await serveLocked(given, env, log);
+  } finally {
+    lock.release();
+    log.flush();
+  }
+}
+
+async function serveLocked(given: Config, env: NodeJS.ProcessEnv, log: Logger): Promise<number> {
   const store = await openStore(given, log);
   let service: Service | null = null;
   try {
@@ -32,28 +40,35 @@ export async function serve(given: Config, env: NodeJS.ProcessEnv): Promise<numb
     throw error;
   } finally {
     await store.close();
-    lock.release();
-    log.flush();
   }
 }
 
-async function checkHost(host: string): Promise<void> {
-  await lookup(host).catch(() => {
-    throw new Error(`BERTH_HOST must be an address of this machine; "${host}" is none.`);
-  });
+async function checkAddress({ host, port }: Config): Promise<void> {
+  try {
+    await lookup(host);
+    await takePort(host, port);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === 'EADDRINUSE')
+      throw new ConfigError(`BERTH_PORT must be a free port; another program has ${port}.`);
+    if (code === 'EACCES') throw new ConfigError(`BERTH_PORT: ${port} may not be taken: ${message}.`);
+    throw new ConfigError(`BERTH_HOST must be an address of this machine; "${host}" is none.`);
+  }
 }
 
 /** The addresses in answers need the port before anything listens. */
-async function freePort(host: string): Promise<number> {
-  const { createServer } = await import('node:net');
+const freePort = (host: string): Promise<number> => takePort(host, 0);
+
+/** Listens for a moment and resolves with the port; rejects as the later listening would. */
+async function takePort(host: string, port: number): Promise<number> {
   const probe = createServer();
   await new Promise<void>((resolve, reject) => {
     probe.once('error', reject);
-    probe.listen(0, host, resolve);
+    probe.listen(port, host, resolve);
   });
-  const { port } = probe.address() as AddressInfo;
+  const taken = (probe.address() as AddressInfo).port;
   await new Promise((resolve) => probe.close(resolve));
-  return port;
+  return taken;
 }
 
 /** A second signal ends the process at once: the next start takes up what was cut off. */
@@ -79,6 +94,7 @@ function announce(config: Config, service: Service, address: AddressInfo): void 
   const { made, keyFile } = service.bootstrap;
   const say = (line: string) => process.stdout.write(`${line}\n`);
   const keyPath = config.paths.bootstrapKey;
+  const quoted = /^[\w./-]+$/.test(keyPath) ? keyPath : `'${keyPath.replaceAll("'", `'\\''`)}'`;
   say('');
   say(
     `Berth listens on http://${address.address.includes(':') ? `[${address.address}]` : address.address}:${address.port}`,
@@ -92,12 +108,12 @@ function announce(config: Config, service: Service, address: AddressInfo): void 
   if (!agentId) return;
   say('');
   say('Try it:');
-  say(`  curl -s ${config.baseUrl}/api/v1/chat/send -H "Authorization: Bearer $(cat ${keyPath})" \\`);
+  say(`  curl -s ${config.baseUrl}/api/v1/chat/send -H "Authorization: Bearer $(cat ${quoted})" \\`);
   say(`    -H 'Content-Type: application/json' \\`);
   say(`    -d '{"agentId":"${agentId}","conversationId":null,"content":"run: sh hello.sh"}'`);
   say('');
   say(
-    `  BERTH_URL=${config.baseUrl} BERTH_API_KEY=$(cat ${keyPath}) npx berth chat ${agentId} "run: sh hello.sh"`,
+    `  BERTH_URL=${config.baseUrl} BERTH_API_KEY=$(cat ${quoted}) npx berth chat ${agentId} "run: sh hello.sh"`,
   );
   say('');
 }

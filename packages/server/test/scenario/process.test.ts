@@ -1,0 +1,158 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { hostProcesses, logOf, workshop, type Workshop } from '../support/scenario.ts';
+import { startService, type Service } from '../support/service.ts';
+import { openSse } from '../support/sse.ts';
+import { until } from '../support/until.ts';
+
+const mainFile = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+
+let service: Service;
+let shop: Workshop;
+before(async () => {
+  service = await startService({ env: { BERTH_SANDBOX_IDLE_SECONDS: '2', BERTH_DRAIN_SECONDS: '20' } });
+  shop = await workshop(service);
+});
+after(async () => {
+  await shop?.close();
+  await service?.end();
+});
+
+interface Ended {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+function start(env: Record<string, string>, ...args: string[]): Promise<Ended> {
+  return new Promise((resolve) => {
+    const options = { env: { PATH: process.env['PATH'] ?? '', ...env }, timeout: 30_000 };
+    execFile(process.execPath, [mainFile, ...args], options, (error, stdout, stderr) => {
+      resolve({ code: error ? Number(error.code ?? -1) : 0, stdout, stderr });
+    });
+  });
+}
+
+test('Two conversations of one agent work at the same time in one sandbox.', async () => {
+  const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
+  // Each waits for what only the other can make, and says which processes it sees.
+  const meet = (own: string, other: string) =>
+    `run: touch ${own}; for i in $(seq 300); do [ -e ${other} ] && break; sleep 0.1; done; ls ${other}`;
+  const [a, b] = await Promise.all([agent.say(meet('left', 'right')), agent.say(meet('right', 'left'))]);
+  assert.match(a.message.content, /\nright\n\[exit code: 0\]/);
+  assert.match(b.message.content, /\nleft\n\[exit code: 0\]/);
+  assert.notEqual(a.conversationId, b.conversationId);
+});
+
+test('An idle sandbox is stopped, and the next turn starts one that has the same files and knows the conversation.', async () => {
+  const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
+  const first = await agent.say('run: echo kept > kept.txt; (sleep 7394 >/dev/null 2>&1 &)');
+  const left = () => hostProcesses((line) => line.startsWith('sleep 7394 ')).length;
+  assert.equal(left(), 1, 'what a turn leaves running stays while the sandbox does');
+  await until('the idle sandbox is gone with all that ran in it', () => left() === 0, 20_000);
+  const next = await agent.say('run: cat kept.txt', first.conversationId);
+  assert.match(next.message.content, /kept\n\[exit code: 0\]/);
+  const known = await agent.say('hm?', first.conversationId);
+  assert.ok(Number(/messages in this conversation: (\d+)/.exec(known.message.content)?.[1]) >= 5);
+});
+
+test('A second service on the same data directory is refused in one line, and the first goes on.', async () => {
+  const ended = await start({ BERTH_DATA_DIR: service.dataDir, BERTH_PORT: '0' });
+  assert.equal(ended.code, 1);
+  assert.equal(ended.stdout, '');
+  assert.match(ended.stderr, /^berth: [^\n]*\n$/);
+  assert.ok(ended.stderr.includes(service.dataDir), ended.stderr);
+  assert.equal((await service.api('GET', '/v1/limits')).status, 200);
+});
+
+test('A port that another program has is refused in one line that names BERTH_PORT.', async () => {
+  const dataDir = join(shop.home, 'other-data');
+  const ended = await start({ BERTH_DATA_DIR: dataDir, BERTH_PORT: String(service.port) });
+  assert.equal(ended.code, 1, ended.stderr);
+  assert.match(ended.stderr, /^berth: BERTH_PORT [^\n]*\n$/);
+});
+
+test('An address that is not of this machine is refused in one line that names BERTH_HOST.', async () => {
+  const dataDir = join(shop.home, 'other-data');
+  for (const host of ['192.0.2.1', 'no.such.host.invalid']) {
+    const ended = await start({ BERTH_DATA_DIR: dataDir, BERTH_PORT: '0', BERTH_HOST: host });
+    assert.equal(ended.code, 1, ended.stderr);
+    assert.match(ended.stderr, /^berth: BERTH_HOST [^\n]*\n$/);
+  }
+});
+
+test('SIGTERM lets a running turn end and delivers its answer, as JSON and as a stream, before the service exits with 0.', async () => {
+  const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
+  await agent.say('say: warm');
+  const waiting = agent.say('slow: 30 100');
+  const body = { agentId: agent.id, conversationId: null, content: 'slow: 25 100' };
+  const stream = await openSse(`${service.url}/api/v1/chat/send`, { key: service.key, method: 'POST', body });
+  await until('words stream', () => stream.text.includes('message.delta'));
+  const code = await service.stop();
+  const answer = await waiting;
+  assert.equal(answer.status, 'completed');
+  assert.match(answer.message.content, /^1 2 3[\s\S]*30 $/);
+  assert.equal(stream.frames.at(-1)?.event, 'run.completed');
+  assert.equal(code, 0);
+  const left = () => hostProcesses((line) => line.includes(service.dataDir));
+  assert.deepEqual(left(), [], 'no process is left');
+  await service.restart();
+});
+
+test('A turn that outlasts the drain goes on with the next start.', async () => {
+  await service.restart({ BERTH_DRAIN_SECONDS: '1' });
+  const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
+  const asked = await agent.ask('slow: 30 100');
+  await until('words stream', async () =>
+    (await logOf(service, asked)).some((event) => event.type === 'message.delta'),
+  );
+  await service.restart();
+  await until(
+    'the turn has ended',
+    async () => (await service.api('GET', `/v1/runs/${asked.runId}`)).body.run.status === 'completed',
+    30_000,
+  );
+});
+
+test('A second start makes nothing new and prints no key.', async () => {
+  const files = ['bootstrap-key', 'encryption-key'].map((name) => join(service.dataDir, name));
+  const look = async () => ({
+    agents: (await service.api('GET', '/v1/agents?limit=100')).body,
+    keys: (await service.api('GET', '/v1/api-keys?limit=100')).body.keys.map((key: { id: string }) => key.id),
+    files: files.map((file) => [readFileSync(file, 'utf8'), statSync(file).mode & 0o777]),
+  });
+  const before = await look();
+  const printed = service.logs().length;
+  await service.restart();
+  const after = await look();
+  // Cursors are signed texts with a time of their own; what they lead to is the same.
+  delete before.agents.nextCursor;
+  delete after.agents.nextCursor;
+  assert.deepEqual(after, before);
+  assert.equal(
+    after.files.every(([, mode]) => mode === 0o600),
+    true,
+  );
+  assert.doesNotMatch(service.logs().slice(printed), /svc_live_\w{15}/);
+});
+
+test('A bad value of a variable is refused with its name, before anything is made.', async () => {
+  const dataDir = join(shop.home, 'never');
+  const ended = await start({ BERTH_DATA_DIR: dataDir, BERTH_PORT: 'eighty' });
+  assert.equal(ended.code, 1);
+  assert.match(ended.stderr, /^berth: BERTH_PORT must be [^\n]*"eighty"[^\n]*\n$/);
+  assert.throws(() => statSync(dataDir), /ENOENT/);
+});
+
+test('The doctor tells what the machine offers, for people and for programs.', async () => {
+  assert.match(await service.host('doctor'), /^ok +node: v\d+/m);
+  const told = JSON.parse(await service.host('doctor', '--json'));
+  assert.equal(told.ok, true);
+  const parts = told.findings.map((finding: { part: string }) => finding.part);
+  for (const part of ['node', 'git', 'database', 'disk', 'models', 'sandbox', 'port'])
+    assert.ok(parts.includes(part), part);
+});
