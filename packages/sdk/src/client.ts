@@ -40,6 +40,8 @@ export interface SendOptions {
   signal?: AbortSignal;
 }
 
+const TERMINAL: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled']);
+
 export type BerthClient = ReturnType<typeof createClient>;
 
 /** A client of one Berth service with one key. Every call throws BerthError when the answer is not 2xx. */
@@ -54,6 +56,14 @@ export function createClient(options: ClientOptions) {
     return { items: page[noun] as T[], nextCursor: page['nextCursor'] as string | null };
   };
   const id = encodeURIComponent;
+  const getRun = async (runId: string) => (await json<{ run: Run }>('GET', `/v1/runs/${id(runId)}`)).run;
+  const followRun = (runId: string, follow?: FollowOptions) =>
+    followEvents(
+      send,
+      `/v1/runs/${id(runId)}/events`,
+      async () => TERMINAL.has((await getRun(runId)).status),
+      follow,
+    );
 
   return {
     agents: {
@@ -115,25 +125,25 @@ export function createClient(options: ClientOptions) {
       events: (conversationId: string) => eventPages(json, `/v1/conversations/${id(conversationId)}/events`),
       /** Stays open until `signal` aborts; resumes by itself. */
       follow: (conversationId: string, follow?: FollowOptions) =>
-        followEvents(send, `/v1/conversations/${id(conversationId)}/events`, false, follow),
+        followEvents(send, `/v1/conversations/${id(conversationId)}/events`, null, follow),
     },
     runs: {
       list: (agentId: string, query?: ListOptions) =>
         list<Run>(`/v1/agents/${id(agentId)}/runs`, 'runs', query),
-      get: async (runId: string) => (await json<{ run: Run }>('GET', `/v1/runs/${id(runId)}`)).run,
+      get: getRun,
       cancel: async (runId: string) => (await json<{ run: Run }>('POST', `/v1/runs/${id(runId)}/cancel`)).run,
       respond: async (runId: string, input: { requestId: string; optionId: string }) =>
         (await json<{ run: Run }>('POST', `/v1/runs/${id(runId)}/respond`, { body: input })).run,
       /** Ends with the run; resumes by itself. */
-      follow: (runId: string, follow?: FollowOptions) =>
-        followEvents(send, `/v1/runs/${id(runId)}/events`, true, follow),
+      follow: (runId: string, follow?: FollowOptions) => followRun(runId, follow),
     },
     chat: {
       /** Waits for the answer. `status` tells whether it is there (`completed`) or still to come. */
       send: (input: SendInput, sendOptions: SendOptions = {}) =>
         json<SendResult>('POST', '/api/v1/chat/send', sendRequest(input, sendOptions)),
       /** Yields the run's events as they happen, through lost connections, until the run has ended. */
-      stream: (input: SendInput, sendOptions: SendOptions = {}) => streamSend(send, input, sendOptions),
+      stream: (input: SendInput, sendOptions: SendOptions = {}) =>
+        streamSend(send, followRun, input, sendOptions),
     },
     limits: () => json<Limits>('GET', '/v1/limits'),
   };
@@ -150,29 +160,32 @@ function sendRequest(input: SendInput, options: SendOptions): RequestOptions {
   };
 }
 
-async function* streamSend(send: Send, input: SendInput, options: SendOptions): AsyncGenerator<Event> {
+async function* streamSend(
+  send: Send,
+  followRun: (runId: string, follow: FollowOptions) => AsyncGenerator<Event>,
+  input: SendInput,
+  options: SendOptions,
+): AsyncGenerator<Event> {
   // One key for all tries: a stream that broke before its first event is asked for again without a second run.
   const request = sendRequest(input, {
     ...options,
     idempotencyKey: options.idempotencyKey ?? crypto.randomUUID(),
   });
   request.headers = { ...request.headers, accept: 'text/event-stream' };
-  let runId: string | undefined;
+  const response = await send('POST', '/api/v1/chat/send', request);
+  // Names the run even when the stream is cut before its first event.
+  const runId = /^\/v1\/runs\/([^/]+)\/events$/.exec(response.headers.get('content-location') ?? '')?.[1];
   let after = 0;
-  for (let attempt = 1; runId === undefined; attempt += 1) {
-    for await (const event of eventsOf(await send('POST', '/api/v1/chat/send', request), options.signal)) {
-      runId ??= (event.data as { runId?: string }).runId;
-      after = event.seq;
-      yield event;
-      if (ENDS.has(event.type)) return;
-    }
-    if (options.signal?.aborted) return;
-    if (runId === undefined && attempt === 5)
-      throw new BerthError('The stream broke five times.', { status: 0 });
+  for await (const event of eventsOf(response)) {
+    after = event.seq;
+    yield event;
+    if (ENDS.has(event.type)) return;
   }
+  if (options.signal?.aborted) return;
+  if (runId === undefined)
+    throw new BerthError('The answer is no stream of a run.', { status: response.status });
   // The connection was cut, the run goes on: take up its stream where it broke off.
-  const follow: FollowOptions = { after, ...(options.signal ? { signal: options.signal } : {}) };
-  yield* followEvents(send, `/v1/runs/${runId}/events`, true, follow);
+  yield* followRun(runId, { after, ...(options.signal ? { signal: options.signal } : {}) });
 }
 
 async function* eventPages(

@@ -1,6 +1,7 @@
-import type { Event, Message } from './types.ts';
+import type { Event, Message, RunStatus } from './types.ts';
 
 export interface ToolSpan {
+  runId: string;
   toolCallId: string;
   title: string;
   kind: string;
@@ -15,15 +16,29 @@ export interface ToolSpan {
 export interface View {
   /** Whole messages, and the one that is being streamed, by id in order of their first appearance. */
   messages: Map<string, { role: Message['role']; runId: string; content: string; complete: boolean }>;
+  /** Calls of tools in order of their begin, under a key of their own: ids may come again in another attempt or run. */
   tools: Map<string, ToolSpan>;
+  /** Keys in `tools` of calls that have not ended, by run and call. */
+  openTools: Map<string, string>;
   /** Status of each run seen, by id. */
-  runs: Map<string, string>;
+  runs: Map<string, RunStatus>;
   /** seq of the last event taken in. */
   seq: number;
 }
 
+const statusAfter: Record<string, RunStatus> = {
+  'run.queued': 'queued',
+  'run.started': 'running',
+  'run.awaiting_input': 'awaiting_input',
+  'run.resumed': 'running',
+  'run.retrying': 'queued',
+  'run.completed': 'completed',
+  'run.failed': 'failed',
+  'run.cancelled': 'cancelled',
+};
+
 export function emptyView(): View {
-  return { messages: new Map(), tools: new Map(), runs: new Map(), seq: 0 };
+  return { messages: new Map(), tools: new Map(), openTools: new Map(), runs: new Map(), seq: 0 };
 }
 
 /** Takes one event into the view. Events that were seen already and unknown types change nothing. */
@@ -52,8 +67,8 @@ export function apply(view: View, event: Event): View {
     }
   } else if (event.type.startsWith('tool.')) {
     applyTool(view, event);
-  } else if (event.type.startsWith('run.')) {
-    view.runs.set(data['runId']!, event.type.slice(4));
+  } else if (statusAfter[event.type]) {
+    view.runs.set(data['runId']!, statusAfter[event.type]!);
     // What an interrupted attempt had streamed is void; the next one streams under an id of its own.
     if (event.type === 'run.retrying' && data['discardedMessageId'])
       view.messages.delete(data['discardedMessageId']);
@@ -63,6 +78,7 @@ export function apply(view: View, event: Event): View {
 
 function applyTool(view: View, event: Event): void {
   const data = event.data as {
+    runId: string;
     toolCallId: string;
     title: string;
     kind: string;
@@ -70,8 +86,11 @@ function applyTool(view: View, event: Event): void {
     input?: unknown;
     output?: unknown;
   };
-  const before = view.tools.get(data.toolCallId);
-  view.tools.set(data.toolCallId, {
+  const open = view.openTools.get(`${data.runId} ${data.toolCallId}`);
+  const key = event.type === 'tool.started' || open === undefined ? `${data.toolCallId} ${event.seq}` : open;
+  const before = view.tools.get(key);
+  view.tools.set(key, {
+    runId: data.runId,
     toolCallId: data.toolCallId,
     title: data.title,
     kind: data.kind,
@@ -81,4 +100,6 @@ function applyTool(view: View, event: Event): void {
     startedAt: before?.startedAt ?? event.at,
     endedAt: event.type === 'tool.finished' ? event.at : null,
   });
+  if (event.type === 'tool.finished') view.openTools.delete(`${data.runId} ${data.toolCallId}`);
+  else view.openTools.set(`${data.runId} ${data.toolCallId}`, key);
 }

@@ -9,57 +9,80 @@ export const ENDS: ReadonlySet<string> = new Set(['run.completed', 'run.failed',
 export interface FollowOptions {
   /** Only events with a greater seq. Default 0: all. */
   after?: number;
+  /** Ends the stream quietly. */
   signal?: AbortSignal;
-  /** Told before each reconnect. */
+  /** Told before each reconnect, with their number since the last event. */
   onReconnect?: (attempt: number) => void;
 }
 
+/** What a service answers, or does not, while it restarts. */
+const AWAY = new Set([0, 502, 503, 504]);
+const MAX_TRIES_AWAY = 8;
+
 /**
- * Follows an event stream and reconnects by Last-Event-ID until it ends by itself: nothing is missing and nothing
- * comes twice. `endsWithRun`: the stream ends with its run; else it goes on until `signal` aborts.
+ * Follows an event stream and reconnects by Last-Event-ID: nothing is missing and nothing comes twice. With `isOver`
+ * (whether the run has ended) it ends with the run; without, it goes on until `signal` aborts.
  */
 export async function* followEvents(
   send: Send,
   path: string,
-  endsWithRun: boolean,
+  isOver: (() => Promise<boolean>) | null,
   options: FollowOptions = {},
 ): AsyncGenerator<Event> {
+  const { signal, onReconnect } = options;
   let after = options.after ?? 0;
-  for (let attempt = 0; ;) {
+  for (let tries = 0; ; tries += 1) {
+    if (tries > 0) {
+      onReconnect?.(tries);
+      await pause(Math.min(100 * 2 ** tries, 15_000), signal).catch(() => undefined);
+    }
+    if (signal?.aborted) return;
+    // A run that was over before the connection, and of which nothing more came, has nothing more to come.
+    let isLast: boolean;
     let response: Response;
     try {
-      const headers: Record<string, string> = { accept: 'text/event-stream', 'last-event-id': String(after) };
-      response = await send('GET', path, { headers, ...(options.signal ? { signal: options.signal } : {}) });
+      isLast = tries > 0 && isOver !== null && (await isOver());
+      response = await send('GET', path, {
+        headers: { accept: 'text/event-stream', 'last-event-id': String(after) },
+        ...(signal ? { signal } : {}),
+      });
     } catch (error) {
-      // `send` has tried several times already; only a service that is away is worth a longer wait.
-      if (options.signal?.aborted || !(error instanceof BerthError) || error.status !== 0 || attempt >= 8)
-        throw error;
-      attempt += 1;
-      options.onReconnect?.(attempt);
-      await pause(Math.min(500 * 2 ** attempt, 15_000), options.signal);
+      if (signal?.aborted) return;
+      if (!(error instanceof BerthError) || !AWAY.has(error.status) || tries >= MAX_TRIES_AWAY) throw error;
       continue;
     }
-    for await (const event of eventsOf(response, options.signal)) {
-      attempt = 0;
-      if (event.seq <= after) continue;
-      after = event.seq;
-      yield event;
-      if (endsWithRun && ENDS.has(event.type)) return;
+    const connection = eventsOf(response);
+    try {
+      for (;;) {
+        const next = await connection.next();
+        if (next.done) {
+          if (isLast && next.value === 'whole') return;
+          break;
+        }
+        const event = next.value;
+        if (event.seq <= after) continue;
+        tries = 0;
+        isLast = false;
+        after = event.seq;
+        yield event;
+        if (isOver !== null && ENDS.has(event.type)) return;
+      }
+    } finally {
+      // A caller that has seen enough leaves no connection behind.
+      await connection.return('broken');
     }
-    if (options.signal?.aborted) return;
-    attempt += 1;
-    options.onReconnect?.(attempt);
-    await pause(Math.min(100 * 2 ** attempt, 5_000), options.signal);
   }
 }
 
-/** The events of one connection; a connection that breaks ends it quietly, since the caller resumes. */
-export async function* eventsOf(response: Response, signal?: AbortSignal): AsyncGenerator<Event> {
-  if (!response.body) return;
+/** The events of one connection. One that breaks ends them as well, since the caller resumes. */
+export async function* eventsOf(response: Response): AsyncGenerator<Event, 'whole' | 'broken'> {
+  if (!response.body) return 'whole';
   try {
     for await (const sse of readSse(response.body)) yield JSON.parse(sse.data) as Event;
+    return 'whole';
   } catch (error) {
-    if (signal?.aborted) return;
-    if (error instanceof SyntaxError) throw error;
+    if (error instanceof SyntaxError)
+      throw new BerthError('The stream holds what is no event.', { status: response.status, cause: error });
+    return 'broken';
   }
 }
