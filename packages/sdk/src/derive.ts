@@ -1,4 +1,4 @@
-import type { Event, Message, RunStatus } from './types.ts';
+import type { Event, Message, Run } from './types.ts';
 
 export interface ToolSpan {
   runId: string;
@@ -21,12 +21,12 @@ export interface View {
   /** Keys in `tools` of calls that have not ended, by run and call. */
   openTools: Map<string, string>;
   /** Status of each run seen, by id. */
-  runs: Map<string, RunStatus>;
+  runs: Map<string, Run['status']>;
   /** seq of the last event taken in. */
   seq: number;
 }
 
-const statusAfter: Record<string, RunStatus> = {
+const statusAfter: Record<string, Run['status']> = {
   'run.queued': 'queued',
   'run.started': 'running',
   'run.awaiting_input': 'awaiting_input',

@@ -166,9 +166,9 @@ export function createRunLife(options: RunLifeOptions): RunLife {
     },
 
     async endAttempt({ conversationId, epoch }, givenUp) {
-      const event = await lanes.endAttempt(db, { conversationId, epoch, ...givenUp });
-      if (!event) return;
-      publish.written([event]);
+      const events = await lanes.endAttempt(db, { conversationId, epoch, ...givenUp });
+      if (events.length === 0) return;
+      publish.written(events);
       this.ready(conversationId);
     },
 

@@ -166,12 +166,12 @@ export interface EndedAttempt {
   delayMs: number;
 }
 
-/** The run waits for its next attempt, or has ended: which of them, the event says. Null: the lane was another owner's. */
+/** The run waits for its next attempt, or has ended: which of them, the last event says. None: the lane was another owner's. */
 export async function endAttempt(db: Database, attempt: EndedAttempt) {
   const rows = await db.sql<EventRow[]>`
     select * from end_attempt(${attempt.conversationId}, ${attempt.epoch}::bigint, ${attempt.reason},
       ${attempt.maxAttempts}, ${attempt.error.code}, ${attempt.error.error}, ${attempt.delayMs}, ${new Date()})`;
-  return rows[0] ? eventOf(rows[0]) : null;
+  return rows.map(eventOf);
 }
 
 export interface ReapRequest {

@@ -20,6 +20,29 @@ returns setof events language sql as $$
   returning *
 $$;
 
+-- Ends the calls of tools that the present attempt of a run has left open: whether they happened, nobody knows any more.
+-- The lane is locked by the caller. Answers with the events.
+create function close_tools(p_conversation uuid, p_run uuid, p_at timestamptz)
+returns setof events language plpgsql set enable_seqscan = off as $$
+declare
+  call record;
+begin
+  for call in
+    select last.data from (
+      select distinct on (e.data ->> 'toolCallId') e.type, e.data, e.seq from events e
+      where e.conversation_id = p_conversation and e.run_id = p_run
+        and e.type in ('tool.started', 'tool.updated', 'tool.finished')
+        and e.seq > (select max(s.seq) from events s
+          where s.conversation_id = p_conversation and s.run_id = p_run and s.type = 'run.started')
+      order by e.data ->> 'toolCallId', e.seq desc
+    ) last
+    where last.type <> 'tool.finished' order by last.seq
+  loop
+    return query select * from append_event(p_conversation, p_run, 'tool.finished',
+      (call.data::jsonb || '{"status": "unknown"}')::text, p_at);
+  end loop;
+end $$;
+
 -- Cancels runs of a conversation that nobody executes: queued ones, and one that waits for its next attempt. p_run null =
 -- all of them. The lane is locked by the caller. Answers with the events.
 create function cancel_waiting(p_conversation uuid, p_run uuid, p_at timestamptz)
@@ -300,7 +323,7 @@ end $$;
 
 -- Ends the present attempt of a run whose owner is gone or gives it up: the run waits for its next attempt before
 -- everything that is queued, or fails after the last one, or is cancelled when somebody asked for that. p_epoch null =
--- whatever it is. p_max_attempts null = without limit. Answers with the event.
+-- whatever it is. p_max_attempts null = without limit. Answers with the events, the last of which says what became of it.
 create function end_attempt(
   p_conversation uuid, p_epoch bigint, p_reason text, p_max_attempts integer, p_error_code text, p_error_text text,
   p_delay_ms integer, p_at timestamptz
@@ -317,6 +340,7 @@ begin
   end if;
   select * into r from runs where id = lane.run_id;
   delete from permissions where run_id = r.id and resolved_at is null;
+  return query select * from close_tools(p_conversation, r.id, p_at);
   if r.cancel_requested_at is null and (p_max_attempts is null or r.attempt < p_max_attempts) then
     update runs set status = 'running' where id = r.id and status <> 'running';
     update lanes set state = 'ready', node_id = null, epoch = epoch + 1,
