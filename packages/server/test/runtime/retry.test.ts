@@ -62,6 +62,14 @@ for (const where of ['same', 'other'] as const) {
       log.map((event) => event.seq),
       log.map((_, index) => index + 1),
     );
+    const ends = log.flatMap((event) => (event.type === 'tool.finished' ? [event.data] : []));
+    assert.deepEqual(
+      ends.map(({ toolCallId, title, status }) => [toolCallId, title, status]),
+      [
+        ['a', 'make', 'completed'],
+        ['b', 'make', 'unknown'],
+      ],
+    );
     const retrying = log.find((event) => event.type === 'run.retrying');
     const deltas = log.flatMap((event) => (event.type === 'message.delta' ? [event.data] : []));
     const discarded = retrying?.type === 'run.retrying' ? retrying.data.discardedMessageId : null;
