@@ -11,6 +11,7 @@ import type { Repos } from '../domain/ports/repos.ts';
 import { readDescription, readModel, readName } from '../domain/text.ts';
 import type { AgentPatch, AgentStore, NewAgent } from '../store/agents.ts';
 import type { ApiKeyStore } from '../store/api-keys.ts';
+import { removeBudget } from '../store/budgets.ts';
 import type { Database } from '../store/database.ts';
 import type { DeploymentStore } from '../store/deployments.ts';
 import type { SecretStore } from '../store/secrets.ts';
@@ -157,6 +158,7 @@ export function createAgents(deps: AgentsDependencies): Agents {
         await agents.markDeleted(id);
         const hashes = await keys.revokeAllOfAgent(id);
         await secrets.removeAllOfAgent(id);
+        await removeBudget(db, id);
         db.afterCommit(() => {
           deps.auth.forget(hashes);
           void db.outside(() => purge(id));

@@ -207,7 +207,11 @@ export function createRunWriters(
 }
 
 function takeShare(writer: Writer): Share | null {
-  if (writer.isClosed || (writer.events.length === 0 && writer.status === null && writer.end === null)) {
+  if (
+    writer.isClosed ||
+    writer.abort.signal.aborted ||
+    (writer.events.length === 0 && writer.status === null && writer.end === null)
+  ) {
     return null;
   }
   const { claim, end } = writer;

@@ -102,7 +102,7 @@ test('403 says what is needed and nothing takes effect, with good input and with
     const [row] = await resources.db.sql`
       select (select count(*) from agents where deleted_at is null)::int as agents,
         (select count(*) from api_keys where revoked_at is null)::int as keys,
-        (select count(*) from secrets)::int as secrets, (select count(*) from deployments)::int as deployments,
+        (select count(*) from secrets)::int as secrets, (select count(*) from budgets)::int as budgets, (select count(*) from deployments)::int as deployments,
         (select name from agents where id = ${agent.id}) as name`;
     return JSON.stringify(row);
   };

@@ -3,28 +3,31 @@ import { test } from 'node:test';
 import { DomainError } from '../../src/domain/errors.ts';
 import { newId } from '../../src/domain/ids.ts';
 import { putBudget } from '../../src/store/budgets.ts';
-import { recordUsage } from '../../src/store/lanes.ts';
+import { recordUsage, type Claim, type LedgerRow } from '../../src/store/lanes.ts';
 import { runWorld, send, type RunWorld } from '../support/run-world.ts';
+import { untilStopped } from '../support/scripts.ts';
+import { until } from '../support/until.ts';
 
-async function spend({ db, owner }: RunWorld, agentId: string, costMicros: bigint): Promise<void> {
-  await recordUsage(db, [
-    {
-      id: newId(),
-      org_id: owner.orgId,
-      agent_id: agentId,
-      run_id: null,
-      key_id: null,
-      meter: 'model.output_tokens',
-      model: 'priced/one',
-      quantity: 1,
-      unit_price: '1',
-      price_version: 'test',
-      cost_micros: String(costMicros),
-      at: new Date().toISOString(),
-      reservation_id: null,
-    },
-  ]);
+function ledgerRow({ owner }: RunWorld, agentId: string, costMicros: bigint): LedgerRow {
+  return {
+    id: newId(),
+    org_id: owner.orgId,
+    agent_id: agentId,
+    run_id: null,
+    key_id: null,
+    meter: 'model.output_tokens',
+    model: 'priced/one',
+    quantity: 1,
+    unit_price: '1',
+    price_version: 'test',
+    cost_micros: String(costMicros),
+    at: new Date().toISOString(),
+    reservation_id: null,
+  };
 }
+
+const spend = (world: RunWorld, agentId: string, costMicros: bigint): Promise<void> =>
+  recordUsage(world.db, [ledgerRow(world, agentId, costMicros)]);
 
 /** Everything that a send writes. */
 async function written({ db }: RunWorld): Promise<string> {
@@ -107,4 +110,27 @@ test('what was spent yesterday does not count today', async (t) => {
   await assert.rejects(runs.send(owner, send('today', { agentId })), exceeded(/this day is used up/));
   await db.sql`update spending set day = day - 1 where owner_id = ${agentId}`;
   assert.equal((await runs.send(owner, send('a day later', { agentId }))).replayed, false);
+});
+
+test('what a turn used counts also when its run was lost to another owner', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { db, owner, agentId } = world;
+  const { runs, life } = await world.replica({ script: untilStopped });
+  const { conversationId } = await runs.send(owner, send('go', { agentId }));
+  await until('it executes', async () => (await life.owned()).length === 1);
+  const [lane] = await life.owned();
+  const claim = { ...lane!, conversationId, agentId, epoch: '0' } as unknown as Claim;
+  const past = life.open(claim);
+  const messageId = newId();
+  past.append({ type: 'message.delta', data: { runId: lane!.runId, messageId, text: 'from the past' } });
+  await past.flushed();
+  await until('the earlier owner knows', () => past.lost.aborted);
+  past.addUsage([ledgerRow(world, agentId, 77n)], [], true);
+  await until('it is in the ledger', async () => {
+    const rows = await db.sql`select 1 from usage_ledger where agent_id = ${agentId} and cost_micros = 77`;
+    return rows.length === 1;
+  });
+  const [day] = await db.sql`select cost_micros from spending where owner_id = ${agentId}`;
+  assert.equal(day!['cost_micros'], 77n);
 });

@@ -140,7 +140,11 @@ test('a gitUrl given later makes an agent external, and its own address makes it
 test('a deleted agent is gone from every answer, with its keys and secrets, and the host is told', async () => {
   const agent = await world.agents.create(world.owner, { name: 'Deleted' });
   await world.secrets.put(world.owner, agent.id, 'K', { value: 'v' });
+  const terms = { period: 'day', limitMicros: 1n, onExceeded: 'reject' } as const;
+  await world.budgets.put(world.owner, agent.id, terms);
   await world.agents.remove(world.owner, agent.id);
+  await assert.rejects(world.budgets.put(world.owner, agent.id, terms), { code: 'not_found' });
+  assert.equal((await world.db.sql`select 1 from budgets where owner_id = ${agent.id}`).length, 0);
   await assert.rejects(world.agents.get(world.owner, agent.id), { code: 'not_found' });
   await assert.rejects(world.agents.remove(world.owner, agent.id), { code: 'not_found' });
   const { items } = await world.agents.list(world.owner, page);

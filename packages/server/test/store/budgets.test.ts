@@ -7,11 +7,17 @@ import { budgetsOf, putBudget, releaseReservation, reserveBudget } from '../../s
 import { recordUsage, type LedgerRow } from '../../src/store/lanes.ts';
 import { createOrgStore } from '../../src/store/orgs.ts';
 import { testDatabase, type TestDatabase } from '../support/database.ts';
-import { seeded } from '../support/seeded.ts';
+import { seeded } from '../support/scripts.ts';
 
 let world: TestDatabase;
 before(async () => void (world = await testDatabase()));
 after(() => world.close());
+
+/** Whole numbers below a bound, the same for the same seed. */
+function numbers(seed: number): (end: number) => number {
+  const next = seeded(seed);
+  return (end) => Math.floor(next() * end);
+}
 
 async function organisation(): Promise<string> {
   const id = newId();
@@ -51,16 +57,16 @@ function wish(orgId: string, agentId: string, costMicros: bigint, at: Date) {
 }
 
 test('money is the same after it was written and read, to the last micro-dollar', () => {
-  const random = seeded(2026);
+  const below = numbers(2026);
   for (let round = 0; round < 2_000; round += 1) {
-    const micros = BigInt(random.below(2 ** 31)) * BigInt(random.below(400_000)) + BigInt(random.below(1000));
+    const micros = BigInt(below(2 ** 31)) * BigInt(below(400_000)) + BigInt(below(1000));
     equal(parseDollars(formatMicros(micros)), micros);
   }
   equal(formatMicros(999_999_999_999_999n), '999999999.999999');
 });
 
 test("sums over agents equal the organisation's and the ledger's, in each period, whatever is written twice or at once", async () => {
-  const random = seeded(7);
+  const below = numbers(7);
   const { db } = world;
   const orgId = await organisation();
   const agents = Array.from({ length: 7 }, newId);
@@ -71,16 +77,16 @@ test("sums over agents equal the organisation's and the ledger's, in each period
   // From the last days of one month to the first of the next, in other time zones' midnights too.
   const first = Date.UTC(2026, 1, 26, 22);
   const rows = Array.from({ length: 900 }, () => {
-    const cost = BigInt(random.below(2 ** 31)) * BigInt(random.below(3)) + BigInt(random.below(3));
-    const at = new Date(first + random.below(4 * 86_400_000));
-    return ledgerRow(orgId, agents[random.below(agents.length)]!, cost, at);
+    const cost = BigInt(below(2 ** 31)) * BigInt(below(3)) + BigInt(below(3));
+    const at = new Date(first + below(4 * 86_400_000));
+    return ledgerRow(orgId, agents[below(agents.length)]!, cost, at);
   });
   const batches: LedgerRow[][] = [];
   for (let start = 0; start < rows.length;) {
-    const size = 1 + random.below(20);
+    const size = 1 + below(20);
     batches.push(rows.slice(start, start + size));
     // Now and then a write whose answer was lost, tried again together with others.
-    if (random.below(5) === 0) batches.push(rows.slice(Math.max(0, start - 5), start + size));
+    if (below(5) === 0) batches.push(rows.slice(Math.max(0, start - 5), start + size));
     start += size;
   }
   await Promise.all(batches.map((batch) => recordUsage(db, batch)));
@@ -146,7 +152,7 @@ test('a new day and a new month begin anew, at midnight UTC', async () => {
 });
 
 test('calls at the same moment overshoot by no more than the last one that was let in', async () => {
-  const random = seeded(99);
+  const below = numbers(99);
   const { db } = world;
   for (let round = 0; round < 6; round += 1) {
     const orgId = await organisation();
@@ -158,13 +164,13 @@ test('calls at the same moment overshoot by no more than the last one that was l
     // Eight callers on as many connections, as of several replicas: each calls until it is told that all is spent.
     const callers = Array.from({ length: 8 }, async () => {
       for (;;) {
-        const agentId = agents[random.below(3)]!;
-        const asked = wish(orgId, agentId, BigInt(1 + random.below(largest)), at);
+        const agentId = agents[below(3)]!;
+        const asked = wish(orgId, agentId, BigInt(1 + below(largest)), at);
         const answer = await reserveBudget(db, asked);
         if (answer.outcome === 'used_up') return;
         if (answer.outcome === 'waiting') continue;
         equal(answer.outcome, 'reserved');
-        const cost = BigInt(1 + random.below(Number(asked.costMicros)));
+        const cost = BigInt(1 + below(Number(asked.costMicros)));
         await recordUsage(db, [{ ...ledgerRow(orgId, agentId, cost, at), reservation_id: asked.id }]);
       }
     });

@@ -68,7 +68,8 @@ begin
     outcome := 'none';
     return;
   end if;
-  delete from budget_reservations r where r.org_id = p_org and r.expires_at <= p_at;
+  delete from budget_reservations where id in (
+    select r.id from budget_reservations r where r.org_id = p_org and r.expires_at <= p_at for update skip locked);
   select b.*, b.spent_micros >= b.limit_micros as is_spent into full_one from budgets_of(array[p_org, p_agent], p_at) b
     where b.spent_micros + b.reserved_micros >= b.limit_micros order by is_spent desc, b.owner_id = p_org limit 1;
   if found then
