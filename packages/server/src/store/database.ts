@@ -38,12 +38,21 @@ export interface DatabaseOptions {
 /** Seconds that `close` waits for statements in progress, and after which it gives up on a server that is silent. */
 const CLOSE_SECONDS = 5;
 
+/**
+ * Before a connection is tried anew. The library's own wait grows to 20 seconds, in which requests hang although the
+ * database is back; a pool's few tries a second cost nothing.
+ */
+function backoffSeconds(failures: number): number {
+  return (0.5 + Math.random() / 2) * Math.min(2 ** failures / 100, 0.5);
+}
+
 /** bigint columns are read as bigint, jsonb as parsed values, timestamptz as Date. */
 export function openDatabase(options: DatabaseOptions): Database {
   const settings = {
     max: options.pool,
     idle_timeout: 0,
     onnotice: () => {},
+    backoff: backoffSeconds,
     connection: { application_name: 'berth' },
     types: { bigint: postgres.BigInt },
   };
