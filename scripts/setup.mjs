@@ -64,11 +64,27 @@ function hasSystemPostgres() {
 function apt(packages) {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
   process.stderr.write(`berth: installing system packages: ${packages.join(' ')}\n`);
-  const run = (args) => spawnSync('apt-get', args, { env, stdio: ['ignore', 2, 2] }).status === 0;
+  const run = (args) => {
+    const { status, stdout, stderr } = spawnSync('apt-get', args, {
+      env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      maxBuffer: 64 * 1024 * 1024,
+    });
+    // Its hundred lines matter only when it fails.
+    if (status !== 0) process.stderr.write(Buffer.concat([stdout ?? Buffer.of(), stderr ?? Buffer.of()]));
+    return status === 0;
+  };
   const install = ['install', '-y', '-qq', '--no-install-recommends', ...packages];
-  // The package list of a fresh machine is empty or old, so it is fetched before the install is called failed.
-  if (!run(['update', '-qq']) || !run(install))
-    fail(`apt-get install ${packages.join(' ')} failed; its own lines above say why.`);
+  // The package list of a fresh machine is empty or old; where it cannot be fetched, an old one may still do.
+  run(['update', '-qq']);
+  if (!run(install)) fail(`apt-get install ${packages.join(' ')} failed; its own lines above say why.`);
+}
+
+/** What a person without root rights is to type, in one line. */
+function remedy(packages) {
+  if (!onPath('apt-get')) return `install with the package manager of this system: ${packages.join(' ')}`;
+  if (!onPath('sudo')) return `run as root: apt-get update && apt-get install -y ${packages.join(' ')}`;
+  return `run: sudo apt-get update && sudo apt-get install -y ${packages.join(' ')}`;
 }
 
 function systemPackages() {
@@ -81,14 +97,10 @@ function systemPackages() {
   if (forTests && !onPath('openssl')) wanted.push('openssl');
   if (needed.length + wanted.length === 0) return;
   if (process.getuid() !== 0 || !onPath('apt-get')) {
-    if (wanted.length > 0 && needed.length === 0) {
-      // Tests that need these skip, and say so.
-      process.stderr.write(
-        `berth: some tests will be skipped; for all of them run: sudo apt-get install -y ${wanted.join(' ')}\n`,
-      );
-      return;
-    }
-    fail(`missing system packages; run: sudo apt-get install -y ${needed.join(' ')}`);
+    if (needed.length > 0) fail(`missing system packages; ${remedy([...needed, ...wanted])}`);
+    // Tests that need these skip, and say so.
+    process.stderr.write(`berth: some tests will be skipped; to have all of them, ${remedy(wanted)}\n`);
+    return;
   }
   if (wanted.includes('postgresql') && !existsSync('/etc/postgresql-common/createcluster.conf')) {
     // Only the programs are wanted: the tests start servers of their own, so no cluster is made and none is started.
@@ -111,6 +123,7 @@ function checkNode() {
 
 if (Number(process.versions.node.split('.')[0]) < 20)
   fail(`Node 20 or newer is needed; this is ${process.version}.`);
-npmPackages();
+// The system's first: what a person has to install is said before the long download.
 systemPackages();
+npmPackages();
 checkNode();

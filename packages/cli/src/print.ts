@@ -7,7 +7,8 @@ import type { Context } from './command.ts';
 export function safe(text: string, multiline = false): string {
   // oxlint-disable-next-line no-control-regex
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (character) => {
-    if (multiline && (character === '\n' || character === '\t')) return character;
+    if (character === '\n' || character === '\t')
+      return multiline ? character : JSON.stringify(character).slice(1, -1);
     return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
   });
 }

@@ -6,11 +6,11 @@ import {
   readFileSync,
   readdirSync,
   readlinkSync,
-  writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { compileFilter, isFilterArch } from './seccomp/filter.ts';
 import { writeEtc } from './etc.ts';
+import { putFile } from './put-file.ts';
 
 /** Files that all sandboxes share, read-only; made anew at each start of the service. */
 export interface Area {
@@ -37,9 +37,9 @@ export function prepareArea(folder: string): Area {
   // The umask of the service must not close it for the sandboxes' users.
   chmodSync(folder, 0o755);
   const filterFile = join(folder, 'filter.bpf');
-  writeFileSync(filterFile, compileFilter(process.arch));
+  putFile(filterFile, compileFilter(process.arch), 0o644);
   const emptyFile = join(folder, 'empty');
-  writeFileSync(emptyFile, '', { mode: 0o444 });
+  putFile(emptyFile, '', 0o444);
   const etc = join(folder, 'etc');
   const borrowed = writeEtc(etc);
   return {

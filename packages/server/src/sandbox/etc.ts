@@ -1,5 +1,6 @@
-import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { openFolder, putFile } from './put-file.ts';
 
 /** What a sandbox sees as /etc, so that nothing of the host's own is there. */
 const files: Record<string, string> = {
@@ -21,16 +22,16 @@ const borrowed = ['ssl/certs', 'pki/tls/certs', 'pki/ca-trust', 'ld.so.cache', '
 
 /** Writes the folder and returns the host paths to bind over it, as pairs of host path and path inside. */
 export function writeEtc(folder: string): { hostPath: string; path: string }[] {
-  mkdirSync(folder, { recursive: true, mode: 0o755 });
-  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text, { mode: 0o644 });
+  openFolder(folder);
+  for (const [name, text] of Object.entries(files)) putFile(join(folder, name), text, 0o644);
   return borrowed.flatMap((name) => {
     const hostPath = join('/etc', name);
     if (!existsSync(hostPath)) return [];
     const mountPoint = join(folder, name);
-    if (statSync(hostPath).isDirectory()) mkdirSync(mountPoint, { recursive: true, mode: 0o755 });
+    if (statSync(hostPath).isDirectory()) openFolder(mountPoint);
     else {
-      mkdirSync(join(mountPoint, '..'), { recursive: true, mode: 0o755 });
-      writeFileSync(mountPoint, '', { mode: 0o644 });
+      openFolder(dirname(mountPoint));
+      putFile(mountPoint, '', 0o644);
     }
     return [{ hostPath, path: join('/etc', name) }];
   });

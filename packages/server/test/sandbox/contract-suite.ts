@@ -8,7 +8,7 @@ import { newId } from '../../src/domain/ids.ts';
 import type { SandboxCapabilities } from '../../src/domain/ports/sandbox.ts';
 import { namespacePids } from '../../src/sandbox/process-stats.ts';
 import type { BubblewrapSandbox } from '../../src/sandbox/running.ts';
-import { collect, lineOf, MIB, type Fixture } from './fixture.ts';
+import { collect, fixture, lineOf, MIB, type Fixture } from './fixture.ts';
 
 /** What every driver must do; `make` gives a fresh one. */
 export function sandboxContract(label: string, make: () => Fixture): void {
@@ -25,6 +25,15 @@ export function sandboxContract(label: string, make: () => Fixture): void {
       assert.deepEqual(capabilities.problems, []);
       assert.equal(capabilities.usable, true);
       assert.equal(capabilities.isolation, 'kernel');
+    });
+
+    test('a second start of the service works with the files that the first one left', async () => {
+      const second = fixture({ areaDir: fx.areaDir });
+      try {
+        assert.deepEqual((await second.driver.capabilities()).problems, []);
+      } finally {
+        await second.close();
+      }
     });
 
     test('stdin reaches the program and its two outputs come back apart', async () => {
