@@ -171,6 +171,19 @@ test("the organisation's budget holds for every agent, is the sum of theirs, and
   assert.equal((await send(agentId, 'hello')).body.status, 'completed');
 });
 
+test('of many messages at the same moment so many are answered as the budget pays for, and one call more at most', async () => {
+  const agentId = await agentOf('Crowded');
+  const path = `/v1/agents/${agentId}/budget`;
+  await setBudget(path, '0.11');
+  const sent = await Promise.all(Array.from({ length: 12 }, (_, index) => send(agentId, `hello ${index}`)));
+  const ends = sent.map(({ status, body }) =>
+    status === 402 ? body.code : (body.error?.code ?? body.status),
+  );
+  assert.equal(ends.filter((end) => end === 'completed').length, 6, ends.join(' '));
+  assert.equal(ends.filter((end) => end === 'budget_exceeded').length, 6, ends.join(' '));
+  assert.deepEqual([(await budgetAt(path)).spent, (await budgetAt(path)).reserved], ['0.120000', '0.000000']);
+});
+
 test('kill -9 in the middle of a model call leaves nothing set aside, and the run goes on within its budget', async () => {
   const agentId = await agentOf('Killed');
   const path = `/v1/agents/${agentId}/budget`;
