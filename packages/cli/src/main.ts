@@ -2,6 +2,7 @@ import { BerthError, createClient } from '@berth/sdk';
 import { exitCodes, parse, UsageError, type Command, type Context } from './command.ts';
 import { login, whoami } from './commands/account.ts';
 import { agentCommands } from './commands/agents.ts';
+import { budgetCommands } from './commands/budget.ts';
 import { chat } from './commands/chat.ts';
 import { deploy, deploymentCommands } from './commands/deploy.ts';
 import { keyCommands } from './commands/keys.ts';
@@ -22,6 +23,7 @@ export const commands: Command[] = [
   ...runCommands,
   ...keyCommands,
   ...secretCommands,
+  ...budgetCommands,
 ];
 
 function help(): string {

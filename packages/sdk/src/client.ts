@@ -8,6 +8,8 @@ import type {
   ApiKey,
   ApiKeyCreate,
   ApiKeyMinted,
+  BudgetAnswer,
+  BudgetPut,
   ChatSend,
   Conversation,
   Deployment,
@@ -145,8 +147,19 @@ export function createClient(options: ClientOptions) {
       stream: (input: SendInput, sendOptions: SendOptions = {}) =>
         streamSend(send, followRun, input, sendOptions),
     },
+    budgets: {
+      /** Of the organisation, or of one agent; null = no cap. */
+      get: async (agentId?: string) => (await json<BudgetAnswer>('GET', budgetPath(agentId))).budget,
+      set: async (input: BudgetPut, agentId?: string) =>
+        (await json<BudgetAnswer>('PUT', budgetPath(agentId), { body: input })).budget,
+      remove: (agentId?: string) => json<void>('DELETE', budgetPath(agentId)),
+    },
     limits: () => json<Limits>('GET', '/v1/limits'),
   };
+}
+
+function budgetPath(agentId: string | undefined): string {
+  return agentId === undefined ? '/v1/budget' : `/v1/agents/${encodeURIComponent(agentId)}/budget`;
 }
 
 function sendRequest(input: SendInput, options: SendOptions): RequestOptions {
