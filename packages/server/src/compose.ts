@@ -11,6 +11,7 @@ import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gatew
 import { createApp, type App } from './edges/app.ts';
 import { createGitEdge } from './edges/git.ts';
 import { createListener, type Listener } from './edges/listener.ts';
+import { openFilesLimit } from './open-files.ts';
 import { createModelGateway } from './gateway/gateway.ts';
 import { readProviders } from './gateway/providers.ts';
 import { harnessConnector } from './harness/connect.ts';
@@ -203,6 +204,7 @@ export async function compose(
     limits: config.sandbox,
     paths: config.paths,
     maxSandboxes: config.sandbox.max,
+    maxModelConnections: Math.floor(openFilesLimit() / 4),
     idleMs: config.sandbox.idleSeconds * 1000,
     maxConcurrentRuns: config.maxConcurrentRuns,
     runMaxAttempts: config.runMaxAttempts,
@@ -258,9 +260,11 @@ export async function compose(
     },
     gauges: () => runtime.stats(),
   });
-  const listener = createListener(app, [
-    createGitEdge({ services, wire: git.wire(deployments.deployPushed), log }),
-  ]);
+  const listener = createListener(
+    app,
+    [createGitEdge({ services, wire: git.wire(deployments.deployPushed), log })],
+    Math.floor(openFilesLimit() / 2),
+  );
   let purge: NodeJS.Timeout | undefined;
 
   return {

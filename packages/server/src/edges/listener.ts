@@ -26,7 +26,7 @@ export interface Listener {
 }
 
 /** The one HTTP listener: raw mounts by prefix first, then the app. */
-export function createListener(app: App, mounts: Mount[] = []): Listener {
+export function createListener(app: App, mounts: Mount[] = [], maxConnections?: number): Listener {
   const appListener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
     errorHandler: (error) => adapterFailed(app, error),
   });
@@ -41,6 +41,8 @@ export function createListener(app: App, mounts: Mount[] = []): Listener {
   // Longer than the idle time-out of usual load balancers, so that they never meet a connection just closed.
   server.keepAliveTimeout = 65_000;
   server.on('clientError', refuseMalformed);
+  // A client beyond it is turned away; without an end to them nobody could be served any more, nor anything be opened.
+  if (maxConnections !== undefined) server.maxConnections = maxConnections;
 
   return {
     server,

@@ -12,13 +12,15 @@ const cancelTimeoutMs = 10_000;
 /** Idle sessions beyond it are closed, the oldest first: their history comes from the log again when they are needed. */
 const maxSessions = 200;
 const maxOptions = 20;
+/** Requests for permission that may wait for an answer in one turn; what is asked beyond is refused at once. */
+const maxOpenPermissions = 32;
 
 interface Session {
   id: string;
   conversationId: string;
   /** Goes in front of the first prompt, for a harness that cannot take history. */
   preamble: string;
-  turn: { request: TurnRequest; updates: TurnUpdates } | null;
+  turn: { request: TurnRequest; updates: TurnUpdates; openPermissions: number } | null;
 }
 
 /** The runner's view of one harness process: conversations are its sessions. */
@@ -34,7 +36,11 @@ export class AcpHarness implements HarnessConnection {
     this.#workspace = workspace;
     this.#channel = channel;
     this.#capabilities = capabilities;
-    channel.onUpdate = (sessionId, update) => this.#byId.get(sessionId)?.turn?.updates.take(update);
+    channel.onUpdate = (sessionId, update, lineChars) => {
+      const turn = this.#byId.get(sessionId)?.turn;
+      turn?.updates.take(update, lineChars);
+      return turn !== undefined && turn !== null;
+    };
     channel.onPermission = (params) => this.#permission(params);
   }
 
@@ -110,22 +116,34 @@ export class AcpHarness implements HarnessConnection {
   }
 
   async #run(session: Session, request: TurnRequest): Promise<TurnResult> {
-    const updates = new TurnUpdates(request.onUpdate);
-    session.turn = { request, updates };
     const { peer } = this.#channel;
+    const excess = Promise.withResolvers<never>();
+    // Whoever waits for it may have left already.
+    excess.promise.catch(() => undefined);
+    const updates = new TurnUpdates(request.onUpdate, (why) => {
+      // What it still tells belongs to no turn any more, and is not listened to for long.
+      peer.notify('session/cancel', { sessionId: session.id });
+      this.#forget(session);
+      excess.reject(new HarnessError('harness_error', `${why} The turn was ended.`));
+    });
+    session.turn = { request, updates, openPermissions: 0 };
+    this.#channel.forgive();
     const answer = peer.request('session/prompt', this.#promptParams(session, request));
     session.preamble = '';
     const cancelled = cancelDeadline(request.signal, () =>
       peer.notify('session/cancel', { sessionId: session.id }),
     );
     try {
-      const result = await Promise.race([answer, cancelled.tooLate]);
+      const result = await Promise.race([answer, cancelled.tooLate, excess.promise]);
       if (result === null) {
         answer.catch(() => undefined);
         this.#forget(session);
         return { outcome: 'cancelled' };
       }
       return request.signal.aborted ? { outcome: 'cancelled' } : turnResult(result['stopReason']);
+    } catch (error) {
+      answer.catch(() => undefined);
+      throw error;
     } finally {
       cancelled.clear();
       updates.end();
@@ -145,6 +163,9 @@ export class AcpHarness implements HarnessConnection {
 
   async #permission(params: Json): Promise<Json> {
     const turn = this.#byId.get(`${params['sessionId']}`)?.turn;
+    if (!turn || turn.openPermissions >= maxOpenPermissions || !turn.updates.mayRecord()) {
+      return { outcome: { outcome: 'cancelled' } };
+    }
     const toolCall = isRecord(params['toolCall']) ? params['toolCall'] : {};
     const given = Array.isArray(params['options'])
       ? params['options'].filter(isRecord).slice(0, maxOptions)
@@ -156,12 +177,14 @@ export class AcpHarness implements HarnessConnection {
     }));
     // A call that was only announced here is shown like any other.
     if (typeof toolCall['toolCallId'] === 'string')
-      turn?.updates.take({ ...toolCall, sessionUpdate: 'tool_call_update' });
-    const optionId = await turn?.request.onPermission({
+      turn.updates.take({ ...toolCall, sessionUpdate: 'tool_call_update' }, 0);
+    turn.openPermissions += 1;
+    const asked = turn.request.onPermission({
       toolCallId: boundedText(toolCall['toolCallId'], 200),
       title: boundedText(toolCall['title'], 500),
       options,
     });
+    const optionId = await asked.finally(() => (turn.openPermissions -= 1));
     const isOffered = options.some((option) => option.optionId === optionId);
     return { outcome: isOffered ? { outcome: 'selected', optionId } : { outcome: 'cancelled' } };
   }

@@ -11,8 +11,11 @@ export interface HarnessCapabilities {
 /** Everything that an `AcpHarness` talks to. */
 export interface Channel {
   peer: RpcPeer;
-  onUpdate: (sessionId: string, update: unknown) => void;
+  /** False: it is of no turn. */
+  onUpdate: (sessionId: string, update: unknown, lineChars: number) => boolean;
   onPermission: (params: Json) => Promise<Json>;
+  /** A turn begins: what was said beside the others is forgotten. */
+  forgive: () => void;
   /** Ends all open requests with the error. */
   fail: (error: Error) => void;
   /** No more input for the harness. */

@@ -30,12 +30,25 @@ export function boundedText(value: unknown, maxChars: number): string {
   return value.length <= maxChars ? value : `${value.slice(0, maxChars - 1).toWellFormed()}…`;
 }
 
-/** The same shape with long texts, long lists and deep nesting cut. */
-export function bounded(value: unknown, depth = 0): unknown {
-  if (typeof value === 'string') return boundedText(value, maxStringChars);
+/** The same shape with deep nesting cut, and of all texts and entries together no more than an event may hold. */
+export function bounded(value: unknown): unknown {
+  return cut(value, { chars: maxStringChars, entries: maxEntries }, 0);
+}
+
+function cut(value: unknown, left: { chars: number; entries: number }, depth: number): unknown {
+  if (typeof value === 'string') {
+    const text = boundedText(value, Math.max(1, left.chars));
+    left.chars -= text.length;
+    return text;
+  }
   if (typeof value !== 'object' || value === null) return value;
   if (depth >= maxDepth) return '…';
-  if (Array.isArray(value)) return value.slice(0, maxEntries).map((part) => bounded(part, depth + 1));
-  const entries = Object.entries(value).slice(0, maxEntries);
-  return Object.fromEntries(entries.map(([key, part]) => [boundedText(key, 200), bounded(part, depth + 1)]));
+  const entries: [string, unknown][] = [];
+  for (const [name, part] of Object.entries(value)) {
+    if (--left.entries < 0 || left.chars <= 0) break;
+    const key = boundedText(name, 200);
+    if (!Array.isArray(value)) left.chars -= key.length;
+    entries.push([key, cut(part, left, depth + 1)]);
+  }
+  return Array.isArray(value) ? entries.map(([, part]) => part) : Object.fromEntries(entries);
 }

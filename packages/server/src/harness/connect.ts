@@ -14,6 +14,14 @@ import { StderrTail } from './stderr-tail.ts';
 const maxLineChars = 8 * 1024 * 1024;
 /** Banners of a wrapper script are forgiven, a stream of something else is not. */
 const maxJunkLines = 100;
+/**
+ * What a harness may say beside its turns (chunks that come late, methods that we do not have) since its last turn began.
+ * Each message costs the host time whatever is in it, and all agents share the host.
+ */
+const maxNoiseChars = 16 * 1024 * 1024;
+const noiseLineChars = 256;
+/** What waits for a harness that does not read: many times the longest history. */
+const maxUnreadBytes = 64 * 1024 * 1024;
 /** Between the end of the output and the news of how the process ended. */
 const exitGraceMs = 2000;
 
@@ -56,19 +64,34 @@ export function harnessConnector(options: { log: Log; workspace?: string }): Con
 function openChannel(sandbox: RunningSandbox, log: Log): Channel {
   const stderr = new StderrTail((note) => log.info('launcher', { note }));
   let junk = 0;
+  let noiseChars = 0;
+  let lineChars = 0;
   const breakOff = (message: string) => {
     lines.stop();
     peer.fail(new HarnessError('harness_error', message));
     // A harness that does not speak the protocol cannot be driven any more: whoever keeps the sandbox sees it end.
     void sandbox.kill();
   };
+  const noise = () => {
+    noiseChars += lineChars + noiseLineChars;
+    if (noiseChars > maxNoiseChars) breakOff('The harness wrote too much outside of its turns.');
+  };
   const peer = new RpcPeer({
-    write: (line) => void sandbox.stdin.write(line),
-    onNotification: (method, params) => {
-      if (method === 'session/update') channel.onUpdate(`${params['sessionId']}`, params['update']);
+    write: (line) => {
+      sandbox.stdin.write(line);
+      if (sandbox.stdin.writableLength > maxUnreadBytes) breakOff('The harness does not read its input.');
     },
-    onRequest: (method, params) =>
-      method === 'session/request_permission' ? channel.onPermission(params) : null,
+    onNotification: (method, params) => {
+      const isOfTurn =
+        method === 'session/update' &&
+        channel.onUpdate(`${params['sessionId']}`, params['update'], lineChars);
+      if (!isOfTurn) noise();
+    },
+    onRequest: (method, params) => {
+      // Counted although it may be of a turn: each one is answered, whatever it asks for.
+      noise();
+      return method === 'session/request_permission' ? channel.onPermission(params) : null;
+    },
     onJunk: () => {
       if (++junk === maxJunkLines)
         breakOff('The harness wrote something else than Agent Client Protocol to its output.');
@@ -76,12 +99,16 @@ function openChannel(sandbox: RunningSandbox, log: Log): Channel {
   });
   const lines = new LineReader({
     maxChars: maxLineChars,
-    onLine: (line) => peer.line(line),
+    onLine: (line) => {
+      lineChars = line.length;
+      peer.line(line);
+    },
     onTooLong: () => breakOff(`The harness wrote a line of more than ${maxLineChars} characters.`),
   });
   const channel: Channel = {
     peer,
-    onUpdate: () => undefined,
+    onUpdate: () => false,
+    forgive: () => (noiseChars = 0),
     onPermission: async () => ({ outcome: { outcome: 'cancelled' } }),
     fail: (error) => {
       lines.stop();

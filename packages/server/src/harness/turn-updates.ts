@@ -2,6 +2,7 @@ import type { ContentBlock, SessionUpdate, ToolCallContent, ToolCallStatus } fro
 import type { HarnessUpdate } from '../domain/ports/harness.ts';
 import { bounded, boundedText, isRecord } from './clean.ts';
 import type { Json } from './clean.ts';
+import { TurnBudget } from './turn-budget.ts';
 
 type ToolUpdate = Extract<HarnessUpdate, { kind: 'tool' }>;
 type Kind = SessionUpdate['sessionUpdate'];
@@ -25,15 +26,21 @@ const statuses: Record<ToolCallStatus, ToolUpdate['status']> = {
  */
 export class TurnUpdates {
   readonly #emit: (update: HarnessUpdate) => void;
+  readonly #onExcess: (why: string) => void;
+  readonly #budget = new TurnBudget();
+  #isOver = false;
   readonly #open = new Map<string, ToolUpdate>();
   readonly #finished = new Set<string>();
 
-  constructor(emit: (update: HarnessUpdate) => void) {
+  /** `onExcess` is told once, when the harness tells more than a turn may; nothing is emitted after it but ends of calls. */
+  constructor(emit: (update: HarnessUpdate) => void, onExcess: (why: string) => void) {
     this.#emit = emit;
+    this.#onExcess = onExcess;
   }
 
-  take(update: unknown): void {
-    if (!isRecord(update)) return;
+  /** `lineChars`: how long the line was that it came in. */
+  take(update: unknown, lineChars: number): void {
+    if (this.#isOver || !isRecord(update) || !this.#check(this.#budget.spendLine(lineChars))) return;
     switch (update['sessionUpdate'] as Kind) {
       case 'agent_message_chunk':
         return this.#chunk('text', update['content']);
@@ -50,13 +57,36 @@ export class TurnUpdates {
 
   /** A call that the harness never finished is finished when its turn ends, so that nobody waits for it. */
   end(): void {
-    for (const tool of this.#open.values()) this.#emit({ ...tool, phase: 'finished', status: 'failed' });
+    for (const tool of this.#open.values()) {
+      const whole: ToolUpdate = { ...tool, phase: 'finished', status: 'failed' };
+      const { input: _input, output: _output, ...short } = whole;
+      // Input and output of very many open calls would be told once more: beyond a turn's measure without them.
+      this.#isOver ||= this.#budget.spend(whole) !== null;
+      this.#emit(this.#isOver ? short : whole);
+    }
     this.#open.clear();
+  }
+
+  /** False: nothing more of this turn is recorded. */
+  mayRecord(): boolean {
+    if (!this.#isOver) this.#check(this.#budget.spendEvent());
+    return !this.#isOver;
+  }
+
+  #tell(update: HarnessUpdate): void {
+    if (this.#check(this.#budget.spend(update))) this.#emit(update);
+  }
+
+  #check(excess: string | null): boolean {
+    if (excess === null) return true;
+    this.#isOver = true;
+    this.#onExcess(excess);
+    return false;
   }
 
   #chunk(kind: 'text' | 'thought', content: unknown): void {
     const text = blockText(content);
-    if (text !== '') this.#emit({ kind, text });
+    if (text !== '') this.#tell({ kind, text });
   }
 
   #tool(update: Json): void {
@@ -66,23 +96,23 @@ export class TurnUpdates {
     const before = this.#open.get(id);
     const now = merge(before ?? emptyTool(id), update);
     const isDone = now.status === 'completed' || now.status === 'failed';
-    if (!before) this.#emit({ ...now, phase: 'started', status: isDone ? 'running' : now.status });
+    if (!before) this.#tell({ ...now, phase: 'started', status: isDone ? 'running' : now.status });
     if (isDone) {
       this.#open.delete(id);
       this.#finished.add(id);
-      return this.#emit({ ...now, phase: 'finished' });
+      return this.#tell({ ...now, phase: 'finished' });
     }
     this.#open.set(id, now);
-    if (before) this.#emit({ ...now, phase: 'updated' });
+    if (before) this.#tell({ ...now, phase: 'updated' });
   }
 
   #plan(entries: unknown): void {
     if (!Array.isArray(entries)) return;
     const known = entries.slice(0, maxPlanEntries).filter(isRecord);
-    this.#emit({
+    this.#tell({
       kind: 'plan',
       entries: known.map((entry) => ({
-        content: boundedText(entry['content'], 2000),
+        content: boundedText(entry['content'], 500),
         status: boundedText(entry['status'], 50),
         priority: boundedText(entry['priority'], 50),
       })),

@@ -79,6 +79,11 @@ export function spawnGit(args: readonly string[], options: GitOptions): ChildPro
   const child = options.caps
     ? spawn('/usr/bin/timeout', wrap(args, options.timeoutMs, options.caps), settings)
     : spawn('git', args, settings);
+  // Without descriptors Node gives a process without streams, and an event that would end the service if nobody listened.
+  child.on('error', () => undefined);
+  if ((child.stdin as unknown) === undefined) {
+    throw new Error('git could not be started: the machine has no file descriptors left.');
+  }
   const timer = setTimeout(() => endGit(child), options.timeoutMs);
   child.once('close', () => {
     closed.add(child);

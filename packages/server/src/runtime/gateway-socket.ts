@@ -6,6 +6,11 @@ export interface GatewaySocket {
   close(): void;
 }
 
+/** Connections of one sandbox; one beyond it is closed at once. Descriptors are short, and everybody's. */
+const MAX_CONNECTIONS = 256;
+/** Those of all sandboxes. */
+let open = 0;
+
 /** Longer than a harness keeps an idle connection, so that the server never closes one under a request. */
 const KEEP_ALIVE_MS = 120_000;
 
@@ -14,11 +19,19 @@ export async function openGatewaySocket(
   path: string,
   gateway: ModelGateway,
   caller: ModelCaller,
+  /** Of all sandboxes together. */
+  maxConnections: number,
 ): Promise<GatewaySocket> {
   await rm(path, { force: true });
   const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: 0 }, (request, response) =>
     gateway.handle(caller, request, response),
   );
+  server.maxConnections = MAX_CONNECTIONS;
+  server.on('connection', (connection) => {
+    open += 1;
+    connection.once('close', () => (open -= 1));
+    if (open > maxConnections) connection.destroy();
+  });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(path, resolve);

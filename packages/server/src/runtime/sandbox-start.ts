@@ -44,6 +44,8 @@ export interface StartDependencies {
   records: SandboxRecords;
   limits: { memoryMb: number; cpus: number; pids: number; diskMb: number };
   paths: { volumes: string; run: string };
+  /** Connections to the model gateway of all sandboxes together. */
+  maxModelConnections: number;
   log: Log;
 }
 
@@ -107,7 +109,7 @@ export async function startSandbox(deps: StartDependencies, wish: SandboxWish): 
       deps.repos.writeArchive(agentId, deployment.commit, join(runDir, 'release.tar')),
     ]);
     const caller = { orgId, agentId, sandboxId: id, model: wish.model, tokenHash, secretKeys };
-    socket = await openGatewaySocket(join(runDir, 'gateway.sock'), gateway, caller);
+    socket = await openGatewaySocket(join(runDir, 'gateway.sock'), gateway, caller, deps.maxModelConnections);
     const limits = sandboxLimits(deps.limits, deployment.manifest);
     const launch = deps.launch({
       agentId,

@@ -2,6 +2,7 @@ import { spawn, type ChildProcessByStdio, type StdioOptions } from 'node:child_p
 import { closeSync, openSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import { fds } from './launch-args.ts';
+import { started } from './started.ts';
 import type { SandboxUser } from './volume.ts';
 
 export type Child = ChildProcessByStdio<Writable, Readable, Readable>;
@@ -34,12 +35,14 @@ export const MARK_VARIABLE = 'BERTH_SANDBOX';
 export function launch(request: LaunchRequest): Launched {
   const filter = openSync(request.filterFile, 'r');
   try {
-    const child = spawn(request.bwrap, commandLine(request), {
-      env: {},
-      cwd: '/',
-      ...request.user,
-      stdio: stdio(filter, request.leaking),
-    }) as Child;
+    const child = started(
+      spawn(request.bwrap, commandLine(request), {
+        env: {},
+        cwd: '/',
+        ...request.user,
+        stdio: stdio(filter, request.leaking),
+      }) as Child,
+    );
     const pipe = (fd: number): NodeJS.ReadWriteStream => child.stdio[fd] as unknown as NodeJS.ReadWriteStream;
     for (const fd of [fds.args, fds.info, fds.block]) pipe(fd).on('error', () => {});
     pipe(fds.args).end(request.args);

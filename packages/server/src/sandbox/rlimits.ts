@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { started } from './started.ts';
 import type { SandboxLimits } from '../domain/ports/sandbox.ts';
 import type { Controller } from './cgroup/hierarchy.ts';
 import type { SandboxUser } from './volume.ts';
@@ -44,7 +45,9 @@ export async function setRlimits(
   user: SandboxUser,
 ): Promise<void> {
   const args = ['--pid', String(pid), ...rlimitOptions(rlimits)];
-  const child = spawn(prlimit, args, { ...user, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = started(
+    spawn(prlimit, args, { ...user, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] }),
+  );
   let errors = '';
   child.stderr.on('data', (chunk: Buffer) => (errors += chunk.toString()));
   const [code] = (await once(child, 'close')) as [number | null];

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { chmodSync, chownSync, mkdirSync, readdirSync } from 'node:fs';
 import { lstat, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { started } from './started.ts';
 
 /** Host user and group of a sandbox; null where the service is no root and everything runs as the service itself. */
 export type SandboxUser = { uid: number; gid: number } | null;
@@ -63,12 +64,9 @@ async function run(
   cwd: string,
   user: SandboxUser,
 ): Promise<{ code: number | null; errors: string }> {
-  const child = spawn(file, args, {
-    ...user,
-    cwd,
-    env: { LC_ALL: 'C' },
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
+  const child = started(
+    spawn(file, args, { ...user, cwd, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] }),
+  );
   let errors = '';
   child.stderr.on('data', (chunk: Buffer) => {
     if (errors.length < 4096) errors += chunk.toString();

@@ -7,12 +7,16 @@ import type { Principal } from '../domain/nouns.ts';
 import { isTerminal } from '../domain/nouns.ts';
 import { pageOf, type Cursors } from '../domain/paging.ts';
 import type { Database } from '../store/database.ts';
-import { endOfRun, eventsAfter, eventsBefore, startOfRun } from '../store/events.ts';
+import { endOfRun, eventsAfter, eventsBefore, eventsWithin, startOfRun } from '../store/events.ts';
 import type { EventScope, EventsService } from './api.ts';
 import { follow } from './follow.ts';
 import type { Hub } from './hub.ts';
 import type { Outcomes } from './outcomes.ts';
 import { visibleConversation, visibleRun } from './visible-conversation.ts';
+
+/** A stream reads what it has missed in pages of so many events, and hardly more bytes. */
+const PAGE = 500;
+const PAGE_BYTES = 512 * 1024;
 
 export function createEvents(deps: {
   db: Database;
@@ -60,7 +64,7 @@ export function createEvents(deps: {
           conversationId,
           runId,
           after: Math.max(after, from.after),
-          read: (cursor, limit) => eventsAfter(db, { conversationId }, cursor, limit),
+          read: (cursor) => eventsWithin(db, { conversationId }, cursor, PAGE, PAGE_BYTES),
           endsRun: (event: ConversationEvent) => endsRun(event.type),
           onError: (error) =>
             log.error('An event stream could not be read.', { conversationId, error: String(error) }),

@@ -2,15 +2,13 @@ import type { ConversationEvent } from '../domain/events.ts';
 import type { EventSink } from './api.ts';
 import type { Hub } from './hub.ts';
 
-const PAGE = 500;
-
 export interface FollowSource {
   conversationId: string;
   /** Set: only this run's events, and the end after the one that ends it. */
   runId: string | null;
   after: number;
   /** Oldest first, of the whole conversation. */
-  read: (after: number, limit: number) => Promise<ConversationEvent[]>;
+  read: (after: number) => Promise<{ events: ConversationEvent[]; isAll: boolean }>;
   endsRun: (event: ConversationEvent) => boolean;
   onError: (error: unknown) => void;
 }
@@ -74,9 +72,9 @@ export function follow(hub: Hub, source: FollowSource, sink: EventSink): () => v
     try {
       while (isStale && !isStopped) {
         isStale = false;
-        const page = await source.read(cursor, PAGE);
-        if (isStopped || !deliver(page)) return;
-        if (page.length === PAGE) isStale = true;
+        const { events, isAll } = await source.read(cursor);
+        if (isStopped || !deliver(events)) return;
+        if (!isAll) isStale = true;
       }
     } catch (error) {
       // The sink ends; its client resumes from where it was.

@@ -41,6 +41,27 @@ export async function eventsAfter(
   return rows.map(eventOf);
 }
 
+/**
+ * The same, cut where they would take more than `maxBytes` together (one is always there), so that many readers of large
+ * events do not fill the memory. `isAll`: there were no more.
+ */
+export async function eventsWithin(
+  db: Database,
+  filter: EventFilter,
+  after: number,
+  limit: number,
+  maxBytes: number,
+): Promise<{ events: ConversationEvent[]; isAll: boolean }> {
+  const { sql } = db;
+  const rows = await sql<(EventRow & { is_more: boolean })[]>`
+    with page as (
+      select ${columns(sql)}, sum(octet_length(data::text)) over (order by seq) - octet_length(data::text) as bytes_before
+      from events where ${where(sql, filter)} and seq > ${after}::bigint order by seq limit ${limit})
+    select ${columns(sql)}, (select count(*) = ${limit} or max(bytes_before) >= ${maxBytes} from page) as is_more
+    from page where bytes_before < ${maxBytes} order by seq`;
+  return { events: rows.map(eventOf), isAll: !rows[0]?.is_more };
+}
+
 /** Newest first, those before `before` (null = from the newest). */
 export async function eventsBefore(
   db: Database,

@@ -1,56 +1,12 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { harnessConnector } from '../../src/harness/connect.ts';
-import type { HarnessConnection } from '../../src/domain/ports/harness.ts';
 import { commit, markDeployed, runTurn } from '../support/harness-fixture.ts';
 import { launchEnv, makePlaces, startLauncher } from '../support/local-harness.ts';
+import { agentSource, endTurn, startForeign } from '../support/foreign-agent.ts';
 import { silentLog } from '../support/log.ts';
-
-/** An agent of a few lines, as somebody could put it into a repository. `lines` answers one message. */
-function agentSource(answer: string): string {
-  return `
-    import { createInterface } from 'node:readline';
-    const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
-    const update = (sessionId, update) => say({ method: 'session/update', params: { sessionId, update } });
-    const waiting = new Map();
-    const ask = (method, params) => new Promise((resolve) => {
-      const id = 'ask-' + waiting.size; waiting.set(id, resolve); say({ id, method, params });
-    });
-    let sessions = 0;
-    createInterface({ input: process.stdin }).on('line', async (line) => {
-      const { id, method, params, result, error } = JSON.parse(line);
-      if (method === undefined) return waiting.get(id)(result ?? error);
-      if (method === 'initialize') return say({ id, result: { protocolVersion: 1, agentCapabilities: {} } });
-      if (method === 'session/new') return say({ id, result: { sessionId: 'session-' + ++sessions } });
-      const text = params.prompt?.map((block) => block.text).join('|');
-      ${answer}
-    });`;
-}
-
-async function startForeign(
-  context: TestContext,
-  source: string,
-  options: { command?: string[]; env?: Record<string, string> } = {},
-): Promise<{ connection: HarnessConnection; exited: Promise<unknown> }> {
-  const places = await makePlaces();
-  context.after(places.remove);
-  await markDeployed(places);
-  await writeFile(join(places.workspace, 'agent.mjs'), source);
-  const command = JSON.stringify(options.command ?? ['node', 'agent.mjs']);
-  const sandbox = await startLauncher(
-    places,
-    launchEnv('anthropic', commit, { BERTH_HARNESS_COMMAND: command, ...options.env }),
-  );
-  context.after(async () => void (await sandbox.kill()));
-  const connect = harnessConnector({ log: silentLog, workspace: places.workspace });
-  return { connection: await connect(sandbox, { initializeTimeoutMs: 20_000 }), exited: sandbox.exited };
-}
-
-const endTurn = `say({ id, result: { stopReason: 'end_turn' } });`;
 
 test('an agent of the repository is driven over the same protocol, with history as text before its first prompt', async (t) => {
   const echo = `update(params.sessionId, { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text } }); ${endTurn}`;

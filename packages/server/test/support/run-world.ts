@@ -89,6 +89,7 @@ async function openReplica(
     limits: { memoryMb: 512, cpus: 1, pids: 64, diskMb: 512 },
     paths: { volumes: join(root, 'volumes'), run: join(root, nodeId.slice(-6)) },
     maxSandboxes: 64,
+    maxModelConnections: 1_000,
     idleMs: 300_000,
     stopGraceMs: 150,
     log: silentLog,

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, readdirSync, readlinkSync, statSync } from 'node:fs';
 import { setImmediate as breathe } from 'node:timers/promises';
+import { started } from '../started.ts';
 
 /** `bytes`: blocks taken, as counted by the file system. `entries`: files, folders and links. */
 export type Unit = 'bytes' | 'entries';
@@ -26,18 +27,20 @@ export async function measure(folders: string[], unit: Unit): Promise<number> {
   const first = await du(args, folders);
   if (first.complete || process.getuid?.() === 0) return first.total;
   // The owner of a folder may close it for itself, and so hide what is in it from a service that is not root.
-  const chmod = spawn('/bin/chmod', ['-R', 'u+rwX', '--', ...folders], { env: {}, stdio: 'ignore' });
+  const chmod = started(spawn('/bin/chmod', ['-R', 'u+rwX', '--', ...folders], { env: {}, stdio: 'ignore' }));
   await once(chmod, 'close');
   return (await du(args, folders)).total;
 }
 
 async function du(args: string[], folders: string[]): Promise<{ total: number; complete: boolean }> {
-  const child = spawn(DU, [...args, '--', ...folders], {
-    env: { LC_ALL: 'C' },
-    stdio: ['ignore', 'pipe', 'ignore'],
-    timeout: MEASURE_TIMEOUT_MS,
-    killSignal: 'SIGKILL',
-  });
+  const child = started(
+    spawn(DU, [...args, '--', ...folders], {
+      env: { LC_ALL: 'C' },
+      stdio: ['ignore', 'pipe', 'ignore'],
+      timeout: MEASURE_TIMEOUT_MS,
+      killSignal: 'SIGKILL',
+    }),
+  );
   let text = '';
   child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
   const [code] = (await once(child, 'close')) as [number | null];

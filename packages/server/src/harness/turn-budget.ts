@@ -1,0 +1,47 @@
+import type { HarnessUpdate } from '../domain/ports/harness.ts';
+
+const MIB = 1024 * 1024;
+/** Of the answer, and of the thoughts: several times what any model gives in one turn. */
+const maxTextChars = MIB;
+/** What one turn may put into the event log and hold in memory until it is there. */
+const maxTurnChars = 64 * MIB;
+/** Each event has its own cost beside its text, so that a stream of empty ones comes to an end too. */
+const eventChars = 1024;
+const chunkChars = 16;
+/** Of a longer line most is cut away before it is counted, but it had to be read. */
+const freeLineChars = 16 * 1024;
+
+/**
+ * Counts what a harness tells in one turn. Without an end to it one turn could fill the memory and the database of the
+ * service, which belong to everybody.
+ */
+export class TurnBudget {
+  #left = maxTurnChars;
+  readonly #textLeft = { text: maxTextChars, thought: maxTextChars };
+
+  /** A line was read. As the others: null, or why it is one too many, a sentence that is safe to show. */
+  spendLine(chars: number): string | null {
+    return this.#take(Math.max(0, chars - freeLineChars));
+  }
+
+  spend(update: HarnessUpdate): string | null {
+    if (update.kind === 'text' || update.kind === 'thought') {
+      this.#textLeft[update.kind] -= update.text.length;
+      if (this.#textLeft[update.kind] < 0) {
+        return `The harness wrote more than ${maxTextChars} characters of ${update.kind} in one turn.`;
+      }
+      return this.#take(chunkChars + update.text.length);
+    }
+    return this.#take(eventChars + JSON.stringify(update).length);
+  }
+
+  /** For what is recorded beside updates. */
+  spendEvent(): string | null {
+    return this.#take(eventChars);
+  }
+
+  #take(chars: number): string | null {
+    this.#left -= chars;
+    return this.#left < 0 ? `The harness told more than ${maxTurnChars / MIB} MiB in one turn.` : null;
+  }
+}

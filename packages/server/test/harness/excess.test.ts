@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { agentSource, endTurn, startForeign } from '../support/foreign-agent.ts';
+import { runTurn } from '../support/harness-fixture.ts';
+
+/** The message is a program; `drained` waits until the output has gone. */
+const program = agentSource(`
+  const drained = () => new Promise((r) => process.stdout.writableNeedDrain ? process.stdout.once('drain', r) : setImmediate(r));
+  if (method !== 'session/prompt') return;
+  const tell = (data) => update(params.sessionId, data);
+  const speak = (text) => tell({ sessionUpdate: 'agent_message_chunk', content: { type: 'text', text } });
+  await (0, eval)('(async ({ tell, speak, drained, say, ask, session }) => {' + text + '})')(
+    { tell, speak, drained, say, ask, session: params.sessionId });
+  ${endTurn}`);
+
+test('a turn that writes text without end fails with a reason, and the next one is answered', async (t) => {
+  const { connection } = await startForeign(t, program);
+  const flood = await runTurn(
+    connection,
+    `for (let i = 0; i < 200; i++) { speak('x'.repeat(10_000)); await drained(); }`,
+  );
+  assert.deepEqual(flood.result, {
+    outcome: 'failed',
+    code: 'harness_error',
+    message: 'The harness wrote more than 1048576 characters of text in one turn. The turn was ended.',
+  });
+  assert.ok(flood.text.length > 1_000_000 && flood.text.length <= 1_048_576, `${flood.text.length}`);
+  assert.equal((await runTurn(connection, `speak('well')`)).text, 'well');
+});
+
+test('a turn that sends empty events without end fails with a reason', async (t) => {
+  const { connection } = await startForeign(t, program);
+  const flood = await runTurn(
+    connection,
+    `for (let i = 0; i < 80_000; i++) { tell({ sessionUpdate: 'plan', entries: [] }); if (i % 100 === 0) await drained(); }`,
+  );
+  assert.ok(flood.result.outcome === 'failed', JSON.stringify(flood.result));
+  assert.match(flood.result.message, /told more than 64 MiB in one turn/);
+});
+
+test('a call with an input of megabytes becomes events of an ordinary size', async (t) => {
+  const { connection } = await startForeign(t, program);
+  const { result, updates } = await runTurn(
+    connection,
+    `const input = Array.from({ length: 60 }, () => ({ ['k'.repeat(150)]: 'x'.repeat(60_000) }));
+     tell({ sessionUpdate: 'tool_call', toolCallId: 'a', title: 'a', rawInput: input, rawOutput: input });
+     tell({ sessionUpdate: 'tool_call_update', toolCallId: 'a', status: 'completed' });`,
+  );
+  assert.deepEqual(result, { outcome: 'completed' });
+  const sizes = updates.map((update) => JSON.stringify(update).length);
+  assert.equal(sizes.length, 2);
+  assert.ok(
+    sizes.every((size) => size > 60_000 && size < 200_000),
+    sizes.join(),
+  );
+});
+
+test('a harness that asks without end and does not read the answers is ended', async (t) => {
+  const { connection, exited } = await startForeign(t, program);
+  const { result } = await runTurn(
+    connection,
+    `process.stdin.pause();
+     for (let i = 0; ; i++) { say({ id: 'n' + i, method: 'x'.repeat(10_000) }); await drained(); }`,
+  );
+  assert.ok(result.outcome === 'failed', JSON.stringify(result));
+  assert.match(result.message, /outside of its turns/);
+  await exited;
+});
+
+test('a harness that goes on telling after its turn was cut off is ended', async (t) => {
+  const { connection, exited } = await startForeign(t, program);
+  const { result } = await runTurn(connection, `for (;;) { speak('x'.repeat(100_000)); await drained(); }`);
+  assert.ok(result.outcome === 'failed', JSON.stringify(result));
+  await exited;
+});
+
+test('of a thousand requests for permission at once the first wait for an answer and the others are refused', async (t) => {
+  const { connection } = await startForeign(t, program);
+  const answers: ((optionId: string) => void)[] = [];
+  const turn = runTurn(
+    connection,
+    `const options = [{ optionId: 'yes', name: 'Yes', kind: 'allow_once' }];
+     const all = await Promise.all(Array.from({ length: 1000 }, (_, i) =>
+       ask('session/request_permission', { sessionId: session, toolCall: { toolCallId: 'call-' + i }, options })));
+     const chosen = all.filter((answer) => answer.outcome.outcome === 'selected').length;
+     speak(chosen + ' of ' + all.length);`,
+    {
+      onPermission: () =>
+        new Promise<string>((resolve) => {
+          answers.push(resolve);
+          // All that wait are there before the first is answered.
+          if (answers.length === 32) setTimeout(() => answers.forEach((answer) => answer('yes')), 500);
+        }),
+    },
+  );
+  assert.equal((await turn).text, '32 of 1000');
+});
