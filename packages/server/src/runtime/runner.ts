@@ -113,7 +113,7 @@ async function holdSandbox(
         await turn.settle('failed', { code: 'sandbox_unavailable', error: error.message });
         return null;
       }
-      await delay(RETRY_DELAY_MS * 4 ** tries, turn.signal);
+      await delay(RETRY_DELAY_MS * 2 ** tries, turn.signal);
     }
   }
 }

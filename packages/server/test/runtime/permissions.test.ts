@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { runWorld, send } from '../support/run-world.ts';
+import type { Script } from '../support/fake-sandbox.ts';
+import { until } from '../support/until.ts';
+
+const options = [
+  { optionId: 'always', name: 'Always', kind: 'allow_always' },
+  { optionId: 'once', name: 'Once', kind: 'allow_once' },
+  { optionId: 'no', name: 'No', kind: 'reject_once' },
+];
+
+const asking: Script = async (turn) => {
+  const chosen = await turn.onPermission({ toolCallId: 't1', title: 'rm -rf', options });
+  turn.onUpdate({ kind: 'text', text: `chosen: ${chosen}` });
+  return turn.signal.aborted ? { outcome: 'cancelled' } : { outcome: 'completed' };
+};
+
+test('with permissions auto the least that allows is chosen, and the log says so', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const { runs } = await world.replica({ script: asking });
+  const { runId, conversationId } = await runs.send(owner, send('go', { agentId }));
+  assert.equal((await runs.outcome(owner, runId, 10_000)).message?.content, 'chosen: once');
+  const resolved = (await world.log(conversationId)).find((event) => event.type === 'permission.resolved');
+  assert.equal(resolved?.type === 'permission.resolved' && resolved.data.by, 'policy');
+});
+
+test('with permissions ask the run waits for the caller, whose answer may come by another replica', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { owner } = world;
+  const agentId = await world.addAgent({ permissions: 'ask' });
+  const { runs } = await world.replica({ script: asking });
+  const other = await world.replica({ start: false });
+  await other.life.beat();
+  const { runId, conversationId } = await runs.send(owner, send('go', { agentId }));
+  await until('it waits', async () => (await runs.get(owner, runId)).status === 'awaiting_input');
+  const requested = (await world.log(conversationId)).find((event) => event.type === 'permission.requested');
+  assert.ok(requested?.type === 'permission.requested');
+  const { requestId } = requested.data;
+  await assert.rejects(runs.respond(owner, runId, { requestId: 'none', optionId: 'once' }), {
+    code: 'invalid_request',
+  });
+  await assert.rejects(runs.respond(owner, runId, { requestId, optionId: 'other' }), {
+    code: 'invalid_request',
+  });
+  assert.equal((await other.runs.respond(owner, runId, { requestId, optionId: 'no' })).status, 'running');
+  assert.equal((await runs.outcome(owner, runId, 10_000)).message?.content, 'chosen: no');
+  await assert.rejects(runs.respond(owner, runId, { requestId, optionId: 'no' }), { code: 'conflict' });
+  const types = (await world.log(conversationId)).map((event) => event.type);
+  const at = types.indexOf('permission.requested');
+  assert.deepEqual(types.slice(at, at + 4), [
+    'permission.requested',
+    'run.awaiting_input',
+    'permission.resolved',
+    'run.resumed',
+  ]);
+});
+
+test('a cancel resolves a request that waits', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { owner } = world;
+  const agentId = await world.addAgent({ permissions: 'ask' });
+  const { runs } = await world.replica({ script: asking });
+  const { runId, conversationId } = await runs.send(owner, send('go', { agentId }));
+  await until('it waits', async () => (await runs.get(owner, runId)).status === 'awaiting_input');
+  assert.equal((await runs.cancel(owner, runId)).status, 'cancelled');
+  const resolved = (await world.log(conversationId)).find((event) => event.type === 'permission.resolved');
+  assert.equal(resolved?.type === 'permission.resolved' && resolved.data.by, 'cancel');
+});
