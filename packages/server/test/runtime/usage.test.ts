@@ -8,6 +8,7 @@ import { until } from '../support/until.ts';
 const usage = (sessionId: string | null): ModelUsage => ({
   model: 'demo/guide',
   sessionId,
+  reservationId: null,
   priceVersion: '1',
   entries: [
     { meter: 'model.input_tokens', quantity: 10, unitPricePerMillionMicros: 3_000_000n, costMicros: 30n },
