@@ -103,6 +103,9 @@ export async function openDoorbell(db: Database, log: Log): Promise<Doorbell> {
       await sending.then(send);
       isClosed = true;
       await listening.unlisten().catch(() => undefined);
+      // After a lost connection the driver listens by a listener of its own, which `unlisten` does not know: it would
+      // listen again when the handle is closed, for ever.
+      delete (sql.listen as unknown as { channels?: Record<string, unknown> }).channels?.[CHANNEL];
     },
   };
 }

@@ -18,6 +18,7 @@ async function bells() {
     db,
     here,
     there,
+    other,
     heard,
     async close() {
       await here.close();
@@ -53,7 +54,7 @@ test('without another replica nothing is rung but keys, and whoever is heard is 
 });
 
 test('after a lost connection it listens again and says that rings may have been missed', async (t) => {
-  const { db, here, there, heard, close } = await bells();
+  const { db, here, there, other, heard, close } = await bells();
   t.after(close);
   here.setPeers(1);
   let reconnects = 0;
@@ -63,4 +64,12 @@ test('after a lost connection it listens again and says that rings may have been
   await until('it listens again', () => reconnects === 1);
   here.ring('lanes', 'a');
   await until('it was heard', () => heard.there.length === 1);
+
+  await there.close();
+  await other.close();
+  await until('only the other one listens', async () => {
+    const rows = await db.sql`select 1 from pg_stat_activity
+      where datname = current_database() and query ilike 'listen %'`;
+    return rows.length === 1;
+  });
 });
