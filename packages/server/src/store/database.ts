@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import postgres from 'postgres';
+import { arrayTypes } from './array-types.ts';
 import { asUnavailable } from './errors.ts';
 
 export type Sql = postgres.Sql<{ bigint: bigint }>;
@@ -54,7 +55,8 @@ export function openDatabase(options: DatabaseOptions): Database {
     onnotice: () => {},
     backoff: backoffSeconds,
     connection: { application_name: 'berth' },
-    types: { bigint: postgres.BigInt },
+    fetch_types: false,
+    types: { bigint: postgres.BigInt, ...arrayTypes },
   };
   const onEffectError = options.onEffectError ?? ((error) => process.emitWarning(error as Error));
   const pool = (typeof options.connection === 'string'
