@@ -8,6 +8,7 @@ import { checkAnswer } from '../support/contract.ts';
 import type { World } from '../support/scenario-world.ts';
 import { startWorld } from '../support/scenario-world.ts';
 import type { Reply } from '../support/service.ts';
+import { openSse } from '../support/sse.ts';
 import { until } from '../support/until.ts';
 
 /** A service of its own, with the default rate limit and room for one agent at work; the database is broken under it. */
@@ -112,6 +113,38 @@ test('402 budget_exceeded: a send over the cap is refused and leaves no conversa
   refused(await send('too dear', { agentId: otherAgentId }), 402, 'budget_exceeded');
   const after = (await call('GET', `/v1/agents/${otherAgentId}/conversations`)).body.conversations;
   assert.deepEqual(after, before);
+});
+
+test('after kill -9 and a restart a cursor, a Last-Event-ID and an Idempotency-Key still hold', async () => {
+  const { send, call, service, agentId, model } = await world();
+  const once = { 'idempotency-key': 'over a crash' };
+  const first = await send('remembered', {}, once);
+  const { conversationId } = first.body;
+  await send('a second one', { conversationId });
+  const runs = `/v1/agents/${agentId}/runs?limit=1`;
+  const { nextCursor } = (await call('GET', runs)).body;
+  const path = `/v1/conversations/${conversationId}/events`;
+  const { events } = (await call('GET', `${path}?after=0&limit=100`)).body;
+  const asked = model.requests.length;
+  await service.kill9();
+  await service.restart();
+  const again = await send('remembered', {}, once);
+  assert.deepEqual([again.text, again.headers.get('idempotent-replayed')], [first.text, 'true']);
+  assert.equal(model.requests.length, asked);
+  const page = await call('GET', `${runs}&cursor=${nextCursor}`);
+  assert.equal(page.body.runs[0].id, first.body.runId);
+  const stream = await openSse(`${service.url}${path}`, {
+    key: service.key,
+    headers: { 'last-event-id': '3' },
+  });
+  await until('the rest has come', () => stream.frames.length === events.length - 3);
+  const frames = stream.frames.map(({ data }) => JSON.parse(data!));
+  assert.deepEqual(frames, events.slice(3));
+  const third = await send('a third one', { conversationId });
+  assert.deepEqual([third.status, third.body.message.content], [200, 'A THIRD ONE']);
+  await until('it is seen too', () => stream.frames.at(-1)?.event === 'run.completed');
+  assert.equal(stream.frames[events.length - 3]?.id, String(events.length + 1));
+  stream.close();
 });
 
 test('500 internal: our own failure names the request and says nothing of its cause, which is in the log', async () => {
