@@ -94,7 +94,7 @@ function systemPackages() {
   if (!onPath('git')) needed.push('git');
   const wanted = [];
   if (forTests && !hasSystemPostgres()) wanted.push('postgresql');
-  if (forTests && !onPath('openssl')) wanted.push('openssl');
+  for (const program of ['openssl', 'curl']) if (forTests && !onPath(program)) wanted.push(program);
   if (needed.length + wanted.length === 0) return;
   if (process.getuid() !== 0 || !onPath('apt-get')) {
     if (needed.length > 0) fail(`missing system packages; ${remedy([...needed, ...wanted])}`);

@@ -98,7 +98,11 @@ async function models(config: Config, env: NodeJS.ProcessEnv): Promise<Finding> 
 async function sandbox(config: Config): Promise<Finding> {
   const log = createLogger('silent', () => {});
   const capabilities = await openSandboxDriver(config, log).capabilities();
-  return { part: 'sandbox', ok: capabilities.usable, lines: describe(capabilities) };
+  return {
+    part: 'sandbox',
+    ok: capabilities.usable,
+    lines: describe(capabilities).map((line) => line.replace(/^sandbox: /, '')),
+  };
 }
 
 function port(config: Config): Promise<Finding> {

@@ -6,6 +6,7 @@ import { createLogger, type Logger } from '../logger.ts';
 import { readNodeId } from '../node-id.ts';
 import { openStore } from '../open-store.ts';
 import { lockDataDir } from '../store/data-dir-lock.ts';
+import { announce } from './announce.ts';
 import { watchParent } from './watch-parent.ts';
 
 /** Runs the service in the foreground until a signal; resolves with the exit code. */
@@ -88,32 +89,4 @@ function stopRequested(env: NodeJS.ProcessEnv, log: Logger): Promise<string> {
       process.exit(1);
     });
   });
-}
-
-function announce(config: Config, service: Service, address: AddressInfo): void {
-  const { made, keyFile } = service.bootstrap;
-  const say = (line: string) => process.stdout.write(`${line}\n`);
-  const keyPath = config.paths.bootstrapKey;
-  const quoted = /^[\w./-]+$/.test(keyPath) ? keyPath : `'${keyPath.replaceAll("'", `'\\''`)}'`;
-  say('');
-  say(
-    `Berth listens on http://${address.address.includes(':') ? `[${address.address}]` : address.address}:${address.port}`,
-  );
-  say(`  address   ${config.baseUrl}   (API reference: ${config.baseUrl}/docs)`);
-  if (made) say(`  key       ${made.keyValue}   (shown this once; also in ${keyPath})`);
-  else if (keyFile === 'usable') say(`  key       in ${keyPath}`);
-  else say(`  key       ${keyPath} is ${keyFile}; make another with: npx berth host keys create`);
-  say(`  model     ${service.gateway.defaultModel()}`);
-  const agentId = made?.agentId;
-  if (!agentId) return;
-  say('');
-  say('Try it:');
-  say(`  curl -s ${config.baseUrl}/api/v1/chat/send -H "Authorization: Bearer $(cat ${quoted})" \\`);
-  say(`    -H 'Content-Type: application/json' \\`);
-  say(`    -d '{"agentId":"${agentId}","conversationId":null,"content":"run: sh hello.sh"}'`);
-  say('');
-  say(
-    `  BERTH_URL=${config.baseUrl} BERTH_API_KEY=$(cat ${quoted}) npx berth chat ${agentId} "run: sh hello.sh"`,
-  );
-  say('');
 }

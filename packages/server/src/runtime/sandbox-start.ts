@@ -150,5 +150,7 @@ function wireOf(gateway: ModelGateway, model: string): ModelWire {
 /** Errors of the harness and of repositories are made to be shown; others stay in the log. */
 function reasonOf(error: unknown): string {
   const isShown = error instanceof Error && (error.name === 'HarnessError' || error.name === 'RepoError');
-  return isShown ? error.message : 'The sandbox could not be started; the log of the service says why.';
+  return isShown
+    ? error.message
+    : 'The sandbox could not be started; the log of the service says why, and `berth doctor` what to do.';
 }
