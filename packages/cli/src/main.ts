@@ -50,7 +50,9 @@ async function flush(): Promise<void> {
   }
 }
 
-async function run(argv: string[], signal: AbortSignal): Promise<number> {
+async function run(given: string[], signal: AbortSignal): Promise<number> {
+  // `berth --json agents list` is the same as `berth agents list --json`.
+  const argv = given[0] === '--json' ? [...given.slice(1), '--json'] : given;
   if (argv.length === 0 || argv[0] === 'help' || argv[0] === '--help' || argv[0] === '-h') {
     process.stdout.write(help());
     return exitCodes.ok;
@@ -74,8 +76,9 @@ async function run(argv: string[], signal: AbortSignal): Promise<number> {
     url,
     key,
     json: values['json'] === true,
-    out: (text) => process.stdout.write(text),
-    note: (text) => process.stderr.write(text),
+    // Nothing is returned: what a command returns is its exit code.
+    out: (text) => void process.stdout.write(text),
+    note: (text) => void process.stderr.write(text),
     stdin: process.stdin,
     signal,
     env: process.env,

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import type { Deployment } from '@berth/sdk';
 import { text, type Command, type Context, UsageError, exitCodes } from '../command.ts';
 import { findAgent } from '../find-agent.ts';
 import { printOne, printTable } from '../print.ts';
@@ -72,20 +73,27 @@ export const deploy: Command = {
     const force = values['force'] ? ['--force'] : [];
     const pushed = await git(['push', ...force, remote, `${commit.stdout}:refs/heads/main`], env);
     if (pushed.code !== 0) return exitCodes.failed;
-    const { items } = await context.client.deployments.list(agent.id, { limit: 1 });
-    if (context.json) context.out(`${JSON.stringify(items[0] ?? null, null, 2)}\n`);
+    const { items } = await context.client.deployments.list(agent.id, { limit: 20 });
+    // What somebody else pushes at the same moment is not ours to show.
+    const deployment = items.find((one) => one.commit === commit.stdout);
+    if (deployment) show(context, deployment);
+    else if (context.json) context.out('null\n');
     return exitCodes.ok;
   },
 };
 
-async function deployExternal(context: Context, agentId: string, ref: string | undefined): Promise<number> {
-  const deployment = await context.client.deployments.create(agentId, ref === undefined ? {} : { ref });
+function show(context: Context, deployment: Deployment): void {
   printOne(context, deployment, [
     ['id', deployment.id],
     ['status', deployment.status],
     ['commit', deployment.commit],
     ['error', deployment.error],
   ]);
+}
+
+async function deployExternal(context: Context, agentId: string, ref: string | undefined): Promise<number> {
+  const deployment = await context.client.deployments.create(agentId, ref === undefined ? {} : { ref });
+  show(context, deployment);
   return deployment.status === 'ready' ? exitCodes.ok : exitCodes.failed;
 }
 
@@ -122,11 +130,7 @@ export const deploymentCommands: Command[] = [
     async run(context, [nameOrId, deploymentId]) {
       const agent = await findAgent(context, nameOrId!);
       const deployment = await context.client.deployments.activate(agent.id, deploymentId!);
-      printOne(context, deployment, [
-        ['id', deployment.id],
-        ['status', deployment.status],
-        ['commit', deployment.commit],
-      ]);
+      show(context, deployment);
     },
   },
 ];

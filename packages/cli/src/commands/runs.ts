@@ -1,4 +1,5 @@
-import { everyItem, type Event, type Run } from '@berth/sdk';
+import { setTimeout as delay } from 'node:timers/promises';
+import { BerthError, everyItem, type Event, type Run } from '@berth/sdk';
 import { text, type Command, type Context, exitCodes } from '../command.ts';
 import { findAgent } from '../find-agent.ts';
 import { printOne, printTable, safe } from '../print.ts';
@@ -30,28 +31,50 @@ function printEvent(context: Context, event: Event): void {
   );
 }
 
-/** Follows every conversation of an agent that is there or appears; ends when the signal aborts. */
+const LOOK_EVERY_MS = 1_000;
+
+/** Follows every conversation of an agent that is there or appears, through restarts, until the signal aborts. */
 async function followAgent(
   context: Context,
   agentId: string,
   onEvent: (event: Event) => void,
 ): Promise<void> {
-  const followed = new Set<string>();
-  const follow = async (conversationId: string, after: number) => {
-    const events = context.client.conversations.follow(conversationId, { after, signal: context.signal });
-    for await (const event of events) onEvent(event);
-  };
-  let first = true;
-  while (!context.signal.aborted) {
-    const { items } = await context.client.conversations.list(agentId, { limit: 20 });
-    for (const conversation of items) {
-      if (followed.has(conversation.id)) continue;
-      followed.add(conversation.id);
-      void follow(conversation.id, 0).catch((error: Error) => context.note(`${error.message}\n`));
+  const { client, signal, note } = context;
+  /** By conversation: the last seq that was shown, and whether it is followed now. */
+  const places = new Map<string, { after: number; isFollowed: boolean }>();
+  async function follow(
+    conversationId: string,
+    place: { after: number; isFollowed: boolean },
+  ): Promise<void> {
+    place.isFollowed = true;
+    try {
+      for await (const event of client.conversations.follow(conversationId, { after: place.after, signal })) {
+        place.after = event.seq;
+        onEvent(event);
+      }
+    } catch (error) {
+      // The next look takes it up again where it was, if it is still there.
+      note(`${conversationId}: ${(error as Error).message}\n`);
     }
-    if (first && items.length === 0) context.note('no conversation yet; waiting\n');
-    first = false;
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    place.isFollowed = false;
+  }
+  for (let looks = 0; !signal.aborted; looks += 1) {
+    try {
+      const { items } = await client.conversations.list(agentId, { limit: 20 });
+      if (looks === 0 && items.length === 0) note('no conversation yet; waiting\n');
+      // Oldest first, so that the events of the past come in about their order.
+      for (const { id } of items.toReversed()) {
+        const place = places.get(id) ?? { after: 0, isFollowed: false };
+        places.set(id, place);
+        if (!place.isFollowed) void follow(id, place);
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      const isAway = error instanceof BerthError && (error.status === 0 || error.status >= 502);
+      if (!isAway || looks === 0) throw error;
+      note(`${error.message} Trying again.\n`);
+    }
+    await delay(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
   }
 }
 
@@ -104,11 +127,14 @@ export const runCommands: Command[] = [
       const runId = text(values, 'run');
       if (runId) {
         for await (const event of context.client.runs.follow(runId, { signal: context.signal })) print(event);
-        return;
+        return context.signal.aborted ? exitCodes.cancelled : exitCodes.ok;
       }
       const agent = nameOrId ? await findAgent(context, nameOrId) : null;
       const named = text(values, 'conversation');
-      if (values['follow'] && agent && !named) return followAgent(context, agent.id, print);
+      if (values['follow'] && agent && !named) {
+        await followAgent(context, agent.id, print);
+        return exitCodes.cancelled;
+      }
       const conversation =
         named ??
         (agent ? (await context.client.conversations.list(agent.id, { limit: 1 })).items[0]?.id : undefined);
@@ -119,7 +145,7 @@ export const runCommands: Command[] = [
       if (values['follow']) {
         const events = context.client.conversations.follow(conversation, { signal: context.signal });
         for await (const event of events) print(event);
-        return;
+        return exitCodes.cancelled;
       }
       for await (const event of context.client.conversations.events(conversation)) print(event);
     },

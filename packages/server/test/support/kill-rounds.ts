@@ -147,19 +147,20 @@ async function sendUntilAccepted(
   content: string,
 ): Promise<{ body: { conversationId: string; runId: string }; tries: number }> {
   const headers = { prefer: 'respond-async', 'idempotency-key': randomUUID() };
-  const endMs = Date.now() + 120_000;
+  const endMs = Date.now() + 600_000;
   for (let tries = 1; ; tries += 1) {
     const send = { agentId, conversationId, content };
     const reply = await service.api('POST', '/api/v1/chat/send', send, headers).catch(() => null);
     if (reply?.status === 202 || reply?.status === 200) return { body: reply.body, tries };
     assert.ok(reply === null || reply.status >= 500 || reply.status === 409, `refused: ${reply?.text}`);
-    assert.ok(Date.now() < endMs, `not accepted within two minutes; last answer: ${reply?.text}`);
+    assert.ok(Date.now() < endMs, `not accepted within ten minutes; last answer: ${reply?.text}`);
     await delay(50);
   }
 }
 
 const terminal = new Set(['completed', 'failed', 'cancelled']);
 
+/** While the service is killed again and again, a turn may have to wait for many of its lives. */
 async function settled(service: Service, runId: string): Promise<void> {
   let last = 'nothing';
   await until(
@@ -169,7 +170,7 @@ async function settled(service: Service, runId: string): Promise<void> {
       last = reply?.text ?? last;
       return terminal.has(reply?.body?.run?.status);
     },
-    120_000,
+    600_000,
   ).catch((error: Error) => {
     throw new Error(`${error.message} Last seen: ${last}`);
   });
