@@ -11,6 +11,7 @@ import { endOfRun, eventsAfter, eventsBefore, eventsWithin, startOfRun } from '.
 import type { EventScope, EventsService } from './api.ts';
 import { follow } from './follow.ts';
 import type { Hub } from './hub.ts';
+import { createOpenFollows } from './open-follows.ts';
 import type { Outcomes } from './outcomes.ts';
 import { visibleConversation, visibleRun } from './visible-conversation.ts';
 
@@ -26,6 +27,7 @@ export function createEvents(deps: {
   log: Log;
 }): EventsService {
   const { db, hub, outcomes, cursors, log } = deps;
+  const openFollows = createOpenFollows(db, log);
 
   async function check(p: Principal, scope: EventScope) {
     if ('runId' in scope) return visibleRun(db, p, scope.runId);
@@ -58,7 +60,7 @@ export function createEvents(deps: {
         return () => {};
       }
       const { conversationId } = from;
-      return follow(
+      const followed = follow(
         hub,
         {
           conversationId,
@@ -70,7 +72,10 @@ export function createEvents(deps: {
             log.error('An event stream could not be read.', { conversationId, error: String(error) }),
         },
         sink,
+        () => remove(),
       );
+      const remove = openFollows.add({ keyId: p.keyId, conversationId, end: followed.end });
+      return followed.stop;
     },
   };
 

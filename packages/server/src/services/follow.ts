@@ -18,7 +18,13 @@ export interface FollowSource {
  * the last seq of the conversation that was looked at; an event is handed on only when it is the next one, so nothing
  * can be missing or twice. Whenever that is not so (another replica wrote, a slow read), the log is read again.
  */
-export function follow(hub: Hub, source: FollowSource, sink: EventSink): () => void {
+export function follow(
+  hub: Hub,
+  source: FollowSource,
+  sink: EventSink,
+  /** Told once, however it came to its end. Never before this function has returned. */
+  onStop: () => void,
+): { stop(): void; end(): void } {
   let cursor = source.after;
   let isStopped = false;
   let isReading = false;
@@ -27,7 +33,9 @@ export function follow(hub: Hub, source: FollowSource, sink: EventSink): () => v
   const stopDraining = hub.onDrain(end);
 
   function stop(): void {
+    if (isStopped) return;
     isStopped = true;
+    onStop();
     stopListening();
     stopDraining();
   }
@@ -86,5 +94,5 @@ export function follow(hub: Hub, source: FollowSource, sink: EventSink): () => v
   }
 
   void read();
-  return stop;
+  return { stop, end };
 }

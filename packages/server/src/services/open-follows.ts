@@ -1,0 +1,53 @@
+import type { Log } from '../domain/log.ts';
+import { closedAmong } from '../store/closed.ts';
+import type { Database } from '../store/database.ts';
+
+/** A revoked key stops working after 1 s at the latest (API contract, section 2), and so do the streams that it opened. */
+const CHECK_MS = 900;
+
+export interface OpenFollow {
+  keyId: string;
+  conversationId: string;
+  end(): void;
+}
+
+/**
+ * The streams that are open in this process. A request is checked once, but a stream may last for days: here it ends
+ * when its key is revoked or expires, or its conversation or agent is deleted, whichever replica that happened on.
+ */
+export function createOpenFollows(db: Database, log: Log): { add(follow: OpenFollow): () => void } {
+  const open = new Set<OpenFollow>();
+  let timer: NodeJS.Timeout | null = null;
+
+  async function check(): Promise<void> {
+    const keyIds = new Set<string>();
+    const conversationIds = new Set<string>();
+    for (const follow of open) {
+      keyIds.add(follow.keyId);
+      conversationIds.add(follow.conversationId);
+    }
+    const closed = await closedAmong(db, [...keyIds], [...conversationIds]);
+    if (closed.size === 0) return;
+    for (const follow of open) {
+      if (closed.has(follow.keyId) || closed.has(follow.conversationId)) follow.end();
+    }
+  }
+
+  function plan(): void {
+    timer = setTimeout(() => {
+      check()
+        // Nothing can be read while the database is away, so nothing can leak either.
+        .catch((error: unknown) => log.warn('Open streams could not be checked.', { error: String(error) }))
+        .finally(() => (open.size > 0 ? plan() : (timer = null)));
+    }, CHECK_MS).unref();
+  }
+
+  return {
+    add(follow) {
+      open.add(follow);
+      // Apart from the caller's transaction, which a timer would keep for as long as it lives.
+      if (timer === null) db.outside(plan);
+      return () => open.delete(follow);
+    },
+  };
+}
