@@ -6,8 +6,8 @@ import { eventsOfRun, toolEvents, unansweredText } from '../store/events.ts';
 
 /** What a harness is told that does not know a conversation, all of it from the event log. */
 export interface TurnHistory {
-  /** The turns before a run, oldest first. */
-  before(run: { conversationId: string; runId: string }): Promise<HistoryTurn[]>;
+  /** The turns before a run, oldest first. `seq` is that of its `run.started`. */
+  before(run: { conversationId: string; runId: string; seq: number }): Promise<HistoryTurn[]>;
   /**
    * What earlier attempts of a run have done: their tool calls. Their text is void (`run.retrying`). Empty when there
    * was nothing.
@@ -18,10 +18,13 @@ export interface TurnHistory {
 /** A harness is given this much at most: the newest turns that fit. What it makes of them is up to it. */
 const MAX_MESSAGES = 400;
 const MAX_CHARS = 2_000_000;
+/** Of `run.started` in the first turn of a conversation: after `message.created` and `run.queued`. */
+const FIRST_STARTED_SEQ = 3;
 
 export function createTurnHistory(db: Database): TurnHistory {
   return {
-    async before({ conversationId, runId }) {
+    async before({ conversationId, runId, seq }) {
+      if (seq <= FIRST_STARTED_SEQ) return [];
       const messages = await messagesBeforeRun(db, conversationId, runId, MAX_MESSAGES);
       const runIds = [...new Set(messages.map((message) => message.runId))];
       if (runIds.length === 0) return [];

@@ -79,10 +79,12 @@ create table deployments (
 create index deployments_agent on deployments (agent_id, id desc);
 create index deployments_pending on deployments (agent_id, id) where status = 'pending';
 
+-- What is written with each message has no foreign keys but the lane's: rows are only written by the run's transactions,
+-- which look themselves, none of these parents is ever removed, and each such key would lock and rewrite its parent's row.
 create table conversations (
   id uuid primary key,
-  org_id uuid not null references orgs (id),
-  agent_id uuid not null references agents (id),
+  org_id uuid not null,
+  agent_id uuid not null,
   title text not null,
   source text not null,
   created_at timestamptz not null default now(),
@@ -117,7 +119,7 @@ create table runs (
   id uuid primary key,
   org_id uuid not null,
   agent_id uuid not null,
-  conversation_id uuid not null references conversations (id),
+  conversation_id uuid not null,
   deployment_id uuid,
   key_id uuid,
   user_message_id uuid not null,
@@ -140,6 +142,7 @@ create table runs (
 ) with (fillfactor = 70);
 create index runs_agent on runs (agent_id, id desc);
 create index runs_conversation on runs (conversation_id, accept_seq);
+create index runs_queued on runs (conversation_id, accept_seq) where status = 'queued';
 create index runs_active on runs (org_id, agent_id) where status in ('queued', 'running', 'awaiting_input');
 
 -- Requests for permission that wait, or waited, for a caller's answer.
@@ -157,7 +160,7 @@ create table messages (
   id uuid primary key,
   org_id uuid not null,
   agent_id uuid not null,
-  conversation_id uuid not null references conversations (id),
+  conversation_id uuid not null,
   run_id uuid not null,
   role text not null check (role in ('user', 'assistant')),
   content text not null,

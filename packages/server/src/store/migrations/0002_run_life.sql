@@ -299,7 +299,10 @@ begin
         node_id = case when b.settles then null else l.node_id end,
         last_message_at = case when b.status = 'completed' then p_at else l.last_message_at end
         from batch b
-        where l.conversation_id = b.conversation_id and l.epoch = b.epoch and l.state = 'running' and l.write_no < b.write_no
+        -- Said twice, and the state in a roundabout way, so that the kept plan looks up just these lanes by their key: the
+        -- index of running lanes looks smaller to the planner, and would be read whole by each write.
+        where l.conversation_id = any (p_conversations) and l.conversation_id = b.conversation_id
+          and l.epoch = b.epoch and l.state not in ('idle', 'ready') and l.write_no < b.write_no
         returning l.conversation_id, l.org_id, l.agent_id, l.next_seq - b.count as first_seq, l.state = 'ready' as is_ready
     ), run as (
       update runs r set
