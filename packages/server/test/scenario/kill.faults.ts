@@ -8,7 +8,7 @@ test('Two hundred turns survive thirty kills of the service.', async (t) => {
   const report = await killRounds({
     turns: 200,
     kills: 30,
-    pauseMs: [100, 1_800],
+    pauseMs: [100, 4_000],
     agents: 4,
     conversations: 16,
     seed,
