@@ -121,3 +121,49 @@ test('An agent.json with a command of its own makes that program the agent: it a
   assert.equal((await agent.say('and now?', conversationId)).message.content, 'my own agent');
   checkLog(await logOf(service, { conversationId }));
 });
+
+const asking = `
+import { createInterface } from 'node:readline';
+const write = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
+const waiting = new Map();
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method, params, result } = JSON.parse(line);
+  if (method === undefined) return waiting.get(id)?.(result);
+  if (method === 'initialize') return write({ id, result: { protocolVersion: 1, agentCapabilities: {} } });
+  if (method === 'session/new') return write({ id, result: { sessionId: 's' + id } });
+  if (method !== 'session/prompt') return;
+  const ask = 'ask-' + id;
+  waiting.set(ask, ({ outcome }) => {
+    write({ method: 'session/update', params: { sessionId: params.sessionId, update: {
+      sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: 'chosen: ' + outcome.optionId } } } });
+    write({ id, result: { stopReason: 'end_turn' } });
+  });
+  write({ id: ask, method: 'session/request_permission', params: { sessionId: params.sessionId,
+    toolCall: { toolCallId: 't1', title: 'Delete everything', kind: 'delete' },
+    options: [{ optionId: 'yes', name: 'Allow', kind: 'allow_once' }, { optionId: 'no', name: 'Reject', kind: 'reject_once' }] } });
+});
+`;
+
+test('With permissions "ask" a turn waits for the caller, goes on with the answer, and without asking it is allowed at once.', async () => {
+  const command = { command: ['node', 'agent.mjs'], protocol: 'acp' };
+  const manifest = (permissions: string) => JSON.stringify({ ...command, permissions });
+  const agent = await shop.agent({ 'agent.json': manifest('ask'), 'agent.mjs': asking });
+  const asked = await agent.ask('go');
+  const statusOf = async () => (await service.api('GET', `/v1/runs/${asked.runId}`)).body.run.status;
+  await until('the turn waits', async () => (await statusOf()) === 'awaiting_input', 20_000);
+  const log = await logOf(service, asked);
+  const request = log.find((event) => event.type === 'permission.requested')!;
+  assert.match(JSON.stringify(request.data), /Delete everything/);
+  const respond = (body: object) => service.api('POST', `/v1/runs/${asked.runId}/respond`, body);
+  const { requestId } = request.data;
+  assert.equal((await respond({ requestId, optionId: 'maybe' })).status, 400);
+  const answered = await respond({ requestId, optionId: 'no' });
+  assert.equal(answered.status, 200, answered.text);
+  await until('the turn has ended', async () => (await statusOf()) === 'completed', 20_000);
+  const ended = await logOf(service, { conversationId: asked.conversationId });
+  checkLog(ended);
+  assert.equal(ended.findLast((event) => event.type === 'message.created')!.data.content, 'chosen: no');
+
+  assert.equal((await agent.push({ 'agent.json': manifest('auto') })).code, 0);
+  assert.equal((await agent.say('go', asked.conversationId)).message.content, 'chosen: yes');
+});

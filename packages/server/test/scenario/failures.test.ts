@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { checkLog, hostProcesses, logOf, workshop, type Pushed, type Workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
@@ -118,6 +120,26 @@ test('A full disk ends the turn as sandbox_disk_full or fails the command, and t
   const freed = await agent.say('run: rm -f fill*; echo room', first.conversationId);
   assert.match(freed.message?.content ?? JSON.stringify(freed), /room/);
   await works(agent, first.conversationId);
+});
+
+test('Deleting an agent ends what runs in its sandbox and takes its files, repository and conversations away.', async () => {
+  const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
+  const asked = await agent.ask('run: echo mine > own.txt; sleep 7395');
+  await until('the command sleeps', () => sleeping(7395) === 1, 20_000);
+  const deleted = await service.api('DELETE', `/v1/agents/${agent.id}`);
+  assert.equal(deleted.status, 204, deleted.text);
+  await until('the process is gone', () => sleeping(7395) === 0, 10_000);
+  for (const path of [
+    `/v1/agents/${agent.id}`,
+    `/v1/runs/${asked.runId}`,
+    `/v1/conversations/${asked.conversationId}`,
+  ])
+    assert.equal((await service.api('GET', path)).status, 404, path);
+  const left = () =>
+    ['volumes', 'repos', 'run'].flatMap((part) =>
+      readdirSync(join(service.dataDir, part)).filter((name) => name.includes(agent.id)),
+    );
+  await until('no folder of it is left', () => left().length === 0, 10_000);
 });
 
 test('A turn that takes longer than it may ends as timeout with its processes, and the next turn works.', async () => {

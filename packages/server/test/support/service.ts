@@ -90,7 +90,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   async function start(): Promise<void> {
     running = launch([], env, output);
     try {
-      await ready(url, running, options.readyMs ?? 30_000);
+      await ready(url, running, options.readyMs ?? 90_000);
     } catch (error) {
       await halt('SIGKILL');
       throw new Error(`${(error as Error).message}\n${output.join('').slice(-4_000)}`, { cause: error });
