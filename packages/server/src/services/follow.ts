@@ -51,7 +51,11 @@ export function follow(
     const wanted: ConversationEvent[] = [];
     let isOver = false;
     for (const event of events) {
-      if (event.seq <= cursor) continue;
+      if (event.seq <= cursor) {
+        // A cursor beyond the run's end, which is made up, must not keep its stream open for ever.
+        if (event.runId === source.runId && source.endsRun(event)) isOver = true;
+        continue;
+      }
       cursor = event.seq;
       if (source.runId !== null && event.runId !== source.runId) continue;
       wanted.push(event);

@@ -12,7 +12,7 @@ interface Entry {
   outcome: RunOutcome | null;
   /** It may have ended where this process did not see it. */
   isStale: boolean;
-  waiters: Set<(outcome: RunOutcome) => void>;
+  waiters: Set<(outcome: RunOutcome | null) => void>;
 }
 
 /**
@@ -26,7 +26,7 @@ export interface Outcomes {
   ): void;
   find(runId: string): Readonly<Omit<Entry, 'waiters'>> | null;
   settle(outcome: RunOutcome): void;
-  /** Null when the time is up or the signal aborts first. */
+  /** Null when the time is up, the signal aborts or the run is forgotten first. */
   wait(runId: string, waitMs: number, signal?: AbortSignal): Promise<RunOutcome | null>;
   /**
    * Runs of a conversation (null = of all) may have ended elsewhere: they are not taken for unfinished any more
@@ -35,6 +35,8 @@ export interface Outcomes {
   stale(conversationId: string | null): string[];
   /** The conversation is no more. */
   forget(conversationId: string): void;
+  /** The run is no more. */
+  forgetRun(runId: string): void;
 }
 
 export function createOutcomes(): Outcomes {
@@ -48,6 +50,8 @@ export function createOutcomes(): Outcomes {
     const ids = byConversation.get(entry.conversationId);
     ids?.delete(runId);
     if (ids?.size === 0) byConversation.delete(entry.conversationId);
+    // Of what is no more nothing will be told: who waits looks for himself.
+    for (const waiter of entry.waiters) waiter(null);
   }
 
   function forgetLater(runId: string): void {
@@ -97,7 +101,7 @@ export function createOutcomes(): Outcomes {
       return new Promise((resolve) => {
         const timer = setTimeout(() => done(null), waitMs);
         const onAbort = () => done(null);
-        const onOutcome = (outcome: RunOutcome) => done(outcome);
+        const onOutcome = (outcome: RunOutcome | null) => done(outcome);
         function done(outcome: RunOutcome | null): void {
           clearTimeout(timer);
           signal?.removeEventListener('abort', onAbort);
@@ -121,5 +125,6 @@ export function createOutcomes(): Outcomes {
     forget(conversationId) {
       for (const id of byConversation.get(conversationId) ?? []) drop(id);
     },
+    forgetRun: drop,
   };
 }

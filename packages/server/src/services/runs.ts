@@ -50,8 +50,9 @@ export function createRuns(deps: RunsDependencies): RunsService {
     if (rereads.has(runId)) return void rereads.set(runId, 'again');
     do {
       rereads.set(runId, 'reading');
-      const outcome = await readOutcome(runId).catch(() => null);
-      if (outcome && isTerminal(outcome.run.status)) outcomes.settle(outcome);
+      const outcome = await readOutcome(runId).catch(() => undefined);
+      if (outcome === null) outcomes.forgetRun(runId);
+      else if (outcome && isTerminal(outcome.run.status)) outcomes.settle(outcome);
       else await new Promise((resolve) => setTimeout(resolve, REREAD_MS));
     } while (rereads.get(runId) === 'again');
     rereads.delete(runId);

@@ -280,3 +280,58 @@ test('an idle stream gets a comment every 15 seconds, stays open, and then the n
   );
   assert.equal(eventOf(stream.frames[before]!).seq, before + 1);
 });
+
+test('what is followed and deleted ends its streams and answers those who wait, and so does the key', async () => {
+  const world = await sharedWorld();
+  const made = await world.call('POST', '/v1/agents', { name: 'Not for long' });
+  const agentId = made.body.agent.id as string;
+  const events = (one: { conversationId: string; runId: string }) => [
+    `/v1/conversations/${one.conversationId}/events`,
+    `/v1/runs/${one.runId}/events`,
+  ];
+  const sends = async (name: string) => {
+    const sent = await world.send(`hold: ${name}`, { agentId }, { prefer: 'respond-async' });
+    assert.equal(sent.status, 202);
+    const { conversationId, runId } = sent.body as { conversationId: string; runId: string };
+    const streams = await Promise.all(events(sent.body).map((path) => follow(world, path)));
+    const behind = world.send('behind it', { agentId, conversationId });
+    await until(
+      'two runs are there',
+      () => streams[0]!.frames.filter(({ event }) => event === 'run.queued').length === 2,
+    );
+    return { conversationId, runId, streams, behind };
+  };
+  const ended = (streams: SseClient[]) =>
+    until('the streams end', () => streams.every((one) => one.ended), 3_000);
+
+  const first = await sends('deleted-1');
+  assert.equal((await world.call('DELETE', `/v1/conversations/${first.conversationId}`)).status, 204);
+  await ended(first.streams);
+  const answered = await Promise.race([first.behind, delay(3_000)]);
+  assert.ok(answered, 'a send into the deleted conversation is not answered');
+  assert.ok(answered.status === 404 || answered.body.status === 'cancelled', answered.text);
+
+  const { body } = await world.call('POST', `/v1/agents/${agentId}/api-keys`, { name: 'watcher' });
+  const second = await sends('deleted-2');
+  const watched = await openSse(`${world.service.url}${events(second)[0]}`, { key: body.value });
+  await until('it has begun', () => watched.frames.length > 0);
+  await world.call('DELETE', `/v1/agents/${agentId}/api-keys/${body.key.id}`);
+  await until('the stream of the revoked key ends', () => watched.ended, 3_000);
+  assert.ok(second.streams.every((one) => !one.ended));
+
+  const idleOne = await world.send('hold: nothing', { agentId }, { prefer: 'respond-async' });
+  assert.equal((await world.call('DELETE', `/v1/agents/${agentId}`)).status, 204);
+  await ended(second.streams);
+  const last = await Promise.race([second.behind, delay(3_000)]);
+  assert.ok(last && (last.status === 404 || last.body.status === 'cancelled'), last?.text ?? 'not answered');
+  assert.equal((await world.call('GET', `/v1/runs/${idleOne.body.runId}`)).status, 404);
+});
+
+test('a run stream that is asked for beyond its end ends with the run', async () => {
+  const world = await sharedWorld();
+  const { runId } = await begin(world, 'hold: beyond');
+  const stream = await follow(world, `/v1/runs/${runId}/events?after=999999999`);
+  world.release('beyond');
+  await until('it has ended', () => stream.ended, 5_000);
+  assert.deepEqual(stream.frames, []);
+});

@@ -16,7 +16,7 @@ const bodyTimeoutMs = 30_000;
  */
 export async function readJsonBody(c: Context<Env>): Promise<unknown> {
   if (!hasBody(c)) return {};
-  requireJson(header(c, 'content-type'));
+  requireJson(header(c, 'content-type'), header(c, 'content-encoding'));
   const declared = Number(header(c, 'content-length') ?? 0);
   if (declared > limits.bodyBytes) throw tooLarge();
   const incoming = c.env?.incoming;
@@ -31,7 +31,10 @@ function hasBody(c: Context<Env>): boolean {
   return header(c, 'transfer-encoding') !== undefined;
 }
 
-function requireJson(contentType: string | undefined): void {
+function requireJson(contentType: string | undefined, contentEncoding: string | undefined): void {
+  if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity') {
+    throw new DomainError('unsupported_media_type', 'Send the body without a Content-Encoding.');
+  }
   if (contentType !== undefined && /^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i.test(contentType))
     return;
   throw new DomainError(
