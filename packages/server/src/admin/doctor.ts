@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { statfsSync } from 'node:fs';
+import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
 import { createConnection } from 'node:net';
 import { promisify } from 'node:util';
 import type { Config } from '../config.ts';
@@ -9,7 +9,6 @@ import { readProviders } from '../gateway/providers.ts';
 import { createLogger } from '../logger.ts';
 import { describe } from '../sandbox/probe.ts';
 import { findEngines } from '../store/embedded/engine.ts';
-import { readFileSync } from 'node:fs';
 
 interface Finding {
   part: string;
@@ -64,6 +63,15 @@ function disk(config: Config): Finding {
   for (const path of near) {
     try {
       const { bavail, bsize } = statfsSync(path);
+      try {
+        accessSync(path, constants.W_OK | constants.X_OK);
+      } catch {
+        const lines = [
+          `${config.dataDir} cannot be written by this user`,
+          'run as its owner, or set BERTH_DATA_DIR',
+        ];
+        return { part: 'disk', ok: false, lines };
+      }
       const freeMb = Math.floor((bavail * bsize) / 1024 / 1024);
       const ok = freeMb > 1024;
       return {

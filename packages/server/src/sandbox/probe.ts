@@ -84,6 +84,15 @@ async function trial({ driver, areaDir, isRoot }: ProbeRequest): Promise<string[
     return explainFailure(error instanceof Error ? error.message : String(error));
   } finally {
     await driver.removeVolume(volumeDir).catch(() => null);
+    removeQuietly(folder);
+  }
+}
+
+/** Where the folder could not be made, there is nothing to remove, and the failure above says all. */
+function removeQuietly(folder: string): void {
+  try {
     rmSync(folder, { recursive: true, force: true });
+  } catch {
+    // See above.
   }
 }

@@ -1,4 +1,12 @@
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  chmodSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 
@@ -28,7 +36,7 @@ const held = new Set<DatabaseSync>();
  * drop the lock (fcntl(2), "POSIX record locks").
  */
 export function lockDataDir(dataDir: string): DataDirLock {
-  mkdirSync(dataDir, { recursive: true, mode: 0o711 });
+  refuseClosed(dataDir);
   const file = join(dataDir, 'lock');
   const pidFile = join(dataDir, 'service.pid');
   const handle = tryLock(file, dataDir, pidFile);
@@ -40,6 +48,23 @@ export function lockDataDir(dataDir: string): DataDirLock {
       if (held.delete(handle)) handle.close();
     },
   };
+}
+
+/** Says who may not write where, since SQLite would only say that it cannot open a file. */
+function refuseClosed(dataDir: string): void {
+  try {
+    mkdirSync(dataDir, { recursive: true, mode: 0o711 });
+    accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
+    if (existsSync(join(dataDir, 'lock'))) accessSync(join(dataDir, 'lock'), constants.W_OK);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? String(error);
+    const why =
+      code === 'EROFS' ? 'its file system is read-only' : `this user (uid ${process.getuid?.()}) may not`;
+    throw new DataDirError(
+      `The data directory ${dataDir} cannot be written (${code}): ${why}. Run as the user who owns it, or set BERTH_DATA_DIR to another folder.`,
+      false,
+    );
+  }
 }
 
 function tryLock(file: string, dataDir: string, pidFile: string): DatabaseSync {

@@ -1,5 +1,13 @@
 import assert from 'node:assert/strict';
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -178,7 +186,11 @@ export function sandboxContract(label: string, make: () => Fixture): void {
     test('Node starts and works within the limits, and sees nothing of the host', async () => {
       const script =
         'const os = require("os"); console.log(os.hostname(), os.homedir(), Object.keys(os.networkInterfaces()).join())';
-      const binds = [{ hostPath: process.execPath, path: '/berth/node' }];
+      // A copy, since the checkout may lie where the sandbox's user cannot read.
+      const hostPath = join(fx.folder, 'node');
+      copyFileSync(process.execPath, hostPath);
+      chmodSync(hostPath, 0o755);
+      const binds = [{ hostPath, path: '/berth/node' }];
       const { stdout, stderr } = await collect(
         await fx.driver.start(fx.spec(['/berth/node', '-e', script], { binds })),
       );

@@ -115,6 +115,7 @@ function copyPackage(binDir: string, home: string): string {
   return join(target, 'bin');
 }
 
+/** Returns the search path: a library that is found by its link looks for others beside the link, not its target. */
 function linkLibraries(binDir: string, home: string): string {
   const native = dirname(binDir);
   const links = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8')) as {
@@ -127,5 +128,5 @@ function linkLibraries(binDir: string, home: string): string {
   for (const { source, target } of links) {
     symlinkSync(join(native, 'lib', basename(source)), join(folder, basename(target)));
   }
-  return folder;
+  return `${folder}:${join(native, 'lib')}`;
 }
