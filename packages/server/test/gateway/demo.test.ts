@@ -1,5 +1,6 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
+import { resumeItems } from '../../../harness/src/history.ts';
 import { eventually, startGateway } from '../support/gateway.ts';
 import type { GatewayAnswer } from '../support/gateway.ts';
 
@@ -193,4 +194,28 @@ test('what is no chat request is refused in the wire’s shape', async () => {
   equal(JSON.parse(noMessages.text).error.type, 'invalid_request_error');
   equal(broken.status, 400);
   equal(otherWire.status, 404);
+});
+
+test('a turn that was interrupted goes on with the next command and repeats none', async () => {
+  const tool = {
+    id: 'x',
+    title: 'bash',
+    input: { command: 'first' },
+    output: '',
+    status: 'unknown' as const,
+  };
+  const items = resumeItems([{ role: 'assistant', content: '', tools: [tool] }], () => 'c1');
+  const notice = items.at(-1)!;
+  equal(notice.role, 'user');
+  const messages = [
+    user('run: first\nrun: second'),
+    called('c1', 'first'),
+    result('c1', 'It is unknown whether it happened.'),
+    user(notice.role === 'user' ? notice.text : ''),
+  ];
+  const choice = await messageOf(messages);
+  equal(JSON.parse(choice.message.tool_calls[0].function.arguments).command, 'second');
+  const done = await messageOf([...messages, called('c2', 'second'), result('c2', 'done')]);
+  ok(done.message.content.includes('$ first\n```\nIt is unknown'), done.message.content);
+  ok(done.message.content.includes('$ second\n```\ndone'), done.message.content);
 });

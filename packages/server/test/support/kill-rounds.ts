@@ -8,7 +8,15 @@ import { createBubblewrap } from '../../src/sandbox/bubblewrap.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { readConnection } from '../../src/store/embedded/server.ts';
 import { silentLog } from './log.ts';
-import { checkLog, hostProcesses, logOf, workshop, type Pushed, type Workshop } from './scenario.ts';
+import {
+  checkLog,
+  hostProcesses,
+  logOf,
+  workshop,
+  type LoggedEvent,
+  type Pushed,
+  type Workshop,
+} from './scenario.ts';
 import { startService, type Service } from './service.ts';
 import { until } from './until.ts';
 import { checkSeen, view, type Viewer } from './viewer.ts';
@@ -133,7 +141,7 @@ async function rounds(
     talks.map((talk) => talk.conversationId!),
     viewers,
   );
-  await checkMarkers(agents, sent);
+  await checkMarkers(service, agents, sent);
   await checkArea(service);
   await service.stop();
   await checkNothingRuns(service);
@@ -219,19 +227,33 @@ async function checkAll(
   return report;
 }
 
-/** No command ran twice, whose first time may have ended, however often its turn was begun. */
-async function checkMarkers(agents: Pushed[], sent: Sent[]): Promise<void> {
+/**
+ * A command whose begin is in the log ran once at most, however often its turn was begun; and it ran, unless its turn was
+ * cut off in the middle of it.
+ */
+async function checkMarkers(service: Service, agents: Pushed[], sent: Sent[]): Promise<void> {
   for (const agent of agents) {
     const told = await agent.say('run: touch done.txt; sort done.txt | uniq -c');
-    const counts = [...(told.message.content as string).matchAll(/^\s*(\d+) (m\d+x\d+)$/gm)];
-    for (const [, count, marker] of counts) assert.equal(count, '1', `${marker} was written ${count} times`);
-    const completed = new Set(counts.map(([, , marker]) => marker));
-    const missing = sent.filter(
-      (one) => one.agentId === agent.id && one.content.includes('done.txt') && !completed.has(one.marker),
-    );
-    // A turn that lost its sandbox before the command began is told so; there can be few of them.
-    assert.ok(missing.length <= sent.length / 4, `${missing.length} commands never ran`);
+    const found = [...(told.message.content as string).matchAll(/^\s*(\d+) (m\d+x\d+)$/gm)];
+    const counts = new Map(found.map(([, count, marker]) => [marker!, Number(count)]));
+    for (const { agentId, runId, marker, content } of sent) {
+      if (agentId !== agent.id || !content.includes('done.txt')) continue;
+      const attempts = attemptsOf(await logOf(service, { runId }));
+      const recorded = attempts.filter((attempt) =>
+        attempt.some((event) => event.type === 'tool.started' && JSON.stringify(event.data).includes(marker)),
+      );
+      const count = counts.get(marker) ?? 0;
+      // An attempt that ended before its call was in the log may have run the command without anyone's knowing.
+      const most = Math.max(1, attempts.length - recorded.length + 1);
+      assert.ok(count <= most, `${marker} ran ${count} times in ${attempts.length} attempts`);
+      if (attempts.length === 1) assert.equal(count, 1, `${marker} ran in the only attempt`);
+    }
   }
+}
+
+function attemptsOf(log: LoggedEvent[]): LoggedEvent[][] {
+  const starts = log.flatMap((event, index) => (event.type === 'run.started' ? [index] : []));
+  return starts.map((start, n) => log.slice(start, starts[n + 1]));
 }
 
 const installation = (service: Service) =>

@@ -25,7 +25,9 @@ export function readConversation(body: Buffer): Conversation {
   if (!Array.isArray(messages) || !messages.every(isObject)) {
     throw new WireError('bad_request', 'The field "messages" must be a list of objects.');
   }
-  const last = messages.findLastIndex((message) => message['role'] === 'user');
+  const last = messages.findLastIndex(
+    (message) => message['role'] === 'user' && !isResumeNotice(textOf(message['content'])),
+  );
   const instructions = messages.filter(
     (message) => message['role'] === 'system' || message['role'] === 'developer',
   );
@@ -39,6 +41,14 @@ export function readConversation(body: Buffer): Conversation {
       .map((message) => textOf(message['content'])),
     shell: findShell(request['tools']),
   };
+}
+
+/**
+ * The harness tells a model that takes up an interrupted turn so, after the calls that were made. To these rules it says
+ * nothing: they look at the request and at the results that there are.
+ */
+function isResumeNotice(text: string): boolean {
+  return text.startsWith('The service was interrupted while you worked on this request.');
 }
 
 /** Content is a text or a list of parts; parts that are no text say nothing to the guide. */
