@@ -220,7 +220,8 @@ begin
   else
     select array_agg(c.conversation_id), array_agg(c.agent_id) filter (where c.node_id is null) into picked, homeless from (
       select l.conversation_id, l.agent_id, a.node_id from lanes l join agents a on a.id = l.agent_id
-        where l.conversation_id = any (p_wanted) and l.state = 'ready' and l.ready_at <= now()
+        -- Not `= 'ready'`: the plan would look through all ready lanes instead of looking these up.
+        where l.conversation_id = any (p_wanted) and l.state not in ('idle', 'running') and l.ready_at <= now()
           and (a.node_id is null or a.node_id = p_node)
         order by l.ready_at limit p_max for update of l skip locked) c;
   end if;
