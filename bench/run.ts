@@ -49,6 +49,9 @@ async function main(argv: string[]): Promise<number> {
   const facts = machine(tmpdir());
   const figures: Figure[] = [];
   const world = await openWorld();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => void world.end().finally(() => process.exit(1)));
+  }
   try {
     await world.warmUp(world.agentId, 200);
     for (const [name, measure] of Object.entries(measurements)) {

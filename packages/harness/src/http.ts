@@ -19,7 +19,8 @@ export interface ModelRequest {
 /** HTTP to the model gateway over its Unix socket, connections kept. */
 export class GatewayClient {
   readonly #socketPath: string;
-  readonly #agent = new http.Agent({ keepAlive: true, maxFreeSockets: 16 });
+  // The gateway cuts off whoever opens many more; calls beyond it wait here for their turn.
+  readonly #agent = new http.Agent({ keepAlive: true, maxFreeSockets: 16, maxSockets: 1000 });
 
   constructor(socketPath: string) {
     this.#socketPath = socketPath;

@@ -6,8 +6,11 @@ export interface GatewaySocket {
   close(): void;
 }
 
-/** Connections of one sandbox; one beyond it is closed at once. Descriptors are short, and everybody's. */
-const MAX_CONNECTIONS = 256;
+/**
+ * Connections of one sandbox; one beyond it is closed at once. Descriptors are short, and everybody's. A harness has one
+ * for each of its turns, and keeps below this number by itself.
+ */
+const MAX_CONNECTIONS = 1024;
 /** Those of all sandboxes. */
 let open = 0;
 
@@ -26,7 +29,8 @@ export async function openGatewaySocket(
   const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: 0 }, (request, response) =>
     gateway.handle(caller, request, response),
   );
-  server.maxConnections = MAX_CONNECTIONS;
+  // No sandbox gets more than half of what all of them may have.
+  server.maxConnections = Math.min(MAX_CONNECTIONS, Math.ceil(maxConnections / 2));
   server.on('connection', (connection) => {
     open += 1;
     connection.once('close', () => (open -= 1));
