@@ -36,5 +36,5 @@ summary{cursor:pointer;font-weight:600;font-size:.9rem}
 .cards{display:grid;gap:.75rem;padding:0;list-style:none}
 .cards a{display:block;border:1px solid var(--line);border-radius:10px;padding:.75rem 1rem;color:var(--fg)}
 .cards b{color:var(--accent)}
-@media (max-width:56rem){.page{display:block}nav{position:static;max-height:none;border-right:0;border-bottom:1px solid var(--line);padding:1rem}main{padding:1rem}td,td:first-child{display:block;width:auto}td+td{border-top:0;padding-top:0}}
+@media (max-width:56rem){.page{display:block}nav{position:static;max-height:45vh;border-right:0;border-bottom:1px solid var(--line);padding:1rem}main{padding:1rem}td,td:first-child{display:block;width:auto}td+td{border-top:0;padding-top:0}}
 `;
