@@ -36,6 +36,8 @@ export interface DatabaseOptions {
   onEffectError?: (error: unknown) => void;
 }
 
+/** A server that dies while a connection is being made may leave it without any answer; a request waits that long. */
+const CONNECT_SECONDS = 5;
 /** Seconds that `close` waits for statements in progress, and after which it gives up on a server that is silent. */
 const CLOSE_SECONDS = 5;
 
@@ -54,6 +56,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     idle_timeout: 0,
     onnotice: () => {},
     backoff: backoffSeconds,
+    connect_timeout: CONNECT_SECONDS,
     connection: { application_name: 'berth' },
     fetch_types: false,
     types: { bigint: postgres.BigInt, ...arrayTypes },

@@ -195,7 +195,7 @@ test('503 unavailable: while the database is away calls say so and when to come 
       met.add(reply.status);
       return reply.status === 200;
     },
-    12_000,
+    20_000,
   );
   assert.deepEqual(
     [...met].filter((status) => status !== 200 && status !== 503),
