@@ -48,7 +48,7 @@ export function createApp(services: Services, options: AppOptions): App {
     metrics: createMetrics(),
     streams: createStreams({
       heartbeatMs: options.heartbeatMs ?? limits.sseHeartbeatMs,
-      maxUnreadBytes: options.maxUnreadBytes ?? 1024 * 1024,
+      maxUnreadBytes: options.maxUnreadBytes ?? 256 * 1024,
     }),
     draining: false,
   };

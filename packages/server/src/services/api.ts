@@ -145,6 +145,8 @@ export type EventScope = { conversationId: string } | { runId: string };
 export interface EventSink {
   /** In order of seq, nothing missing, nothing twice. False: the sink is full, stop following (it can resume). */
   write(events: ConversationEvent[]): boolean;
+  /** Resolves when the client has taken what was written, or is gone: the past is read no faster than it is read. */
+  drained(): Promise<void>;
   /** The run has ended, or the service is draining. */
   end(): void;
 }

@@ -1,3 +1,4 @@
+import { isDatabaseAway } from '../domain/database-away.ts';
 import { newId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
@@ -63,6 +64,19 @@ export function createBudgetGuard(deps: BudgetGuardDependencies): BudgetGuard {
   doorbell.on('budgets', forgetAll);
   doorbell.onReconnect(forgetAll);
 
+  /** A database that goes away for some seconds makes turns slower, and does not fail them. */
+  async function askPatiently(id: string, wanted: Wanted): Promise<ReservationAnswer> {
+    const deadline = performance.now() + maxWaitMs;
+    for (;;) {
+      try {
+        return await ask(id, wanted);
+      } catch (error) {
+        if (!isDatabaseAway(error) || performance.now() >= deadline || isClosed) throw error;
+        await new Promise((resolve) => setTimeout(resolve, MAX_POLL_MS));
+      }
+    }
+  }
+
   async function ask(id: string, wanted: Wanted): Promise<ReservationAnswer> {
     const { orgId, agentId, estimateMicros } = wanted;
     const costMicros = estimateMicros < MAX_ESTIMATE_MICROS ? estimateMicros : MAX_ESTIMATE_MICROS;
@@ -119,7 +133,7 @@ export function createBudgetGuard(deps: BudgetGuardDependencies): BudgetGuard {
       if ((noneUntilMs.get(agentId) ?? 0) > now()) return unlimited;
       const wanted = { orgId, agentId, estimateMicros };
       const id = newId();
-      let answer = await ask(id, wanted);
+      let answer = await askPatiently(id, wanted);
       if (answer.outcome === 'waiting') answer = await waitInTurn(id, wanted);
       if (answer.outcome === 'none') return unlimited;
       if (answer.outcome === 'reserved') return granted(id);

@@ -17,7 +17,7 @@ import { visibleConversation, visibleRun } from './visible-conversation.ts';
 
 /** A stream reads what it has missed in pages of so many events, and hardly more bytes. */
 const PAGE = 500;
-const PAGE_BYTES = 512 * 1024;
+const PAGE_BYTES = 128 * 1024;
 
 export function createEvents(deps: {
   db: Database;

@@ -86,7 +86,9 @@ export function follow(
         isStale = false;
         const { events, isAll } = await source.read(cursor);
         if (isStopped || !deliver(events)) return;
-        if (!isAll) isStale = true;
+        if (isAll) continue;
+        isStale = true;
+        await sink.drained();
       }
     } catch (error) {
       // The sink ends; its client resumes from where it was.

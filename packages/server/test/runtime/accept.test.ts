@@ -142,7 +142,7 @@ test("what is not the caller's, or is gone, is not found", async (t) => {
     await assert.rejects(runs.cancel(caller, runId), code('not_found'));
     await assert.rejects(conversations.get(caller, conversationId), code('not_found'));
     await assert.rejects(runs.send(caller, send('x', { agentId, conversationId })), code('not_found'));
-    const sink = { write: () => assert.fail('nothing may be written'), end() {} };
+    const sink = { write: () => assert.fail('nothing may be written'), drained: async () => {}, end() {} };
     await assert.rejects(events.follow(caller, { runId }, 0, sink), code('not_found'));
   }
   await assert.rejects(

@@ -25,6 +25,7 @@ async function read(
       reader.events.push(...events);
       return reader.events.length < room;
     },
+    drained: () => Promise.resolve(),
     end: () => void (reader.ended = true),
   });
   return reader;

@@ -21,6 +21,7 @@ async function followed(replica: Replica, p: Principal, conversationId: string) 
   let isEnded = false;
   await replica.events.follow(p, { conversationId }, 0, {
     write: (events) => (seen.push(...events), true),
+    drained: () => Promise.resolve(),
     end: () => (isEnded = true),
   });
   await until('the past is there', () => seen.length >= 4);

@@ -1,4 +1,4 @@
-import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok, rejects } from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import type { ModelCaller } from '../../src/domain/ports/model-gateway.ts';
@@ -190,4 +190,25 @@ test('an estimate beyond all measure is set aside as a number that the database 
   await putBudget(world.db, caller.orgId, caller.agentId, dayOf(10n));
   const answer = await guard().reserve(caller, 10n ** 40n);
   ok(answer.ok && answer.id !== null);
+});
+
+test('a database that is away for a moment makes a call wait; another error is passed on', async () => {
+  const caller = await agentOf();
+  let failures = 3;
+  let code = 'ECONNREFUSED';
+  const sql = new Proxy(world.db.sql, {
+    apply(target, self, args) {
+      if (failures-- > 0) return Promise.reject(Object.assign(new Error('no'), { code }));
+      return Reflect.apply(target as unknown as (...all: unknown[]) => unknown, self, args);
+    },
+  }) as Sql;
+  const db: Database = { ...world.db, sql, inTransaction: false };
+  equal((await guard({ db }).reserve(caller, 1n)).ok, true);
+  equal(failures, -1);
+  failures = 1;
+  code = 'ECONNREFUSED';
+  await rejects(guard({ db, maxWaitMs: 0 }).reserve(caller, 1n), { code });
+  failures = 1;
+  code = '42601';
+  await rejects(guard({ db }).reserve(caller, 1n), { code });
 });

@@ -107,6 +107,19 @@ class Stream implements EventSink {
     return true;
   }
 
+  drained(): Promise<void> {
+    this.flush();
+    const response = this.#response;
+    if (this.#closed || !response.writableNeedDrain) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = () => {
+        response.off('drain', done).off('close', done);
+        resolve();
+      };
+      response.on('drain', done).on('close', done);
+    });
+  }
+
   end(): void {
     if (this.#closed) return;
     this.flush();
