@@ -75,7 +75,14 @@ function contentOf(draw: number, marker: string): string {
  * that nothing is left on the host that no row knows.
  */
 export async function killRounds(plan: KillPlan): Promise<KillReport> {
-  const service = await startService({ env: { BERTH_LEASE_SECONDS: '2', BERTH_RATE_LIMIT: '100000/60' } });
+  const service = await startService({
+    env: {
+      BERTH_LEASE_SECONDS: '2',
+      BERTH_RATE_LIMIT: '100000/60',
+      // Kills that come faster than turns end would fail most of them as lost, which proves less than an answer.
+      BERTH_RUN_MAX_ATTEMPTS: '10',
+    },
+  });
   const shop = await workshop(service);
   const viewers = new Map<string, Viewer>();
   try {
