@@ -9,6 +9,7 @@ import {
   mkdirSync,
   readFileSync,
   readdirSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
@@ -112,6 +113,10 @@ function systemPackages() {
 
 function checkNode() {
   const bundled = join(root, 'node_modules', '.bin', 'node');
+  const name = `node-${process.platform}-${process.arch}`;
+  // npm 10 leaves this link out when it was told to run no scripts.
+  if (!existsSync(bundled) && existsSync(join(root, 'node_modules', name, 'bin', 'node')))
+    symlinkSync(join('..', name, 'bin', 'node'), bundled);
   const node = existsSync(bundled) ? bundled : process.execPath;
   const version = execFileSync(node, ['--version'], { encoding: 'utf8' }).trim();
   if (Number(version.slice(1).split('.')[0]) < 24) {
