@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
 import { createConnection } from 'node:net';
+import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import type { Config } from '../config.ts';
 import { openSandboxDriver } from '../compose.ts';
@@ -59,8 +60,8 @@ function database(config: Config): Finding {
 }
 
 function disk(config: Config): Finding {
-  const near = [config.dataDir, `${config.dataDir}/..`, '/'];
-  for (const path of near) {
+  // The data directory is made by the first start: until then the nearest folder above it counts.
+  for (let path = config.dataDir; ; path = dirname(path)) {
     try {
       const { bavail, bsize } = statfsSync(path);
       try {
@@ -80,10 +81,10 @@ function disk(config: Config): Finding {
         lines: [`${freeMb} MiB free at ${config.dataDir}${ok ? '' : '; that is too little'}`],
       };
     } catch {
-      // The data directory is made by the first start.
+      if (dirname(path) === path)
+        return { part: 'disk', ok: false, lines: [`${config.dataDir} cannot be looked at`] };
     }
   }
-  return { part: 'disk', ok: false, lines: [`${config.dataDir} cannot be looked at`] };
 }
 
 async function models(config: Config, env: NodeJS.ProcessEnv): Promise<Finding> {
