@@ -20,7 +20,7 @@ export interface ModelRequest {
 export class GatewayClient {
   readonly #socketPath: string;
   // The gateway cuts off whoever opens many more; calls beyond it wait here for their turn.
-  readonly #agent = new http.Agent({ keepAlive: true, maxFreeSockets: 16, maxSockets: 1000 });
+  readonly #agent = new http.Agent({ keepAlive: true, maxFreeSockets: 64, maxSockets: 1000 });
 
   constructor(socketPath: string) {
     this.#socketPath = socketPath;

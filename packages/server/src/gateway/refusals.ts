@@ -37,6 +37,10 @@ const localTools: Record<Exclude<Wire, 'gemini'>, RegExp> = {
 
 const serverToolFields = ['mcp_servers', 'web_search_options', 'plugins'];
 
+const MAX_KEPT_BYTES = 64 * 1024;
+/** The tools of the last request of each wire that had none to refuse: a harness sends the same ones with every call. */
+const lastHarmless = new Map<Wire, Buffer>();
+
 /**
  * A provider's own tools (web search, code, remote MCP) reach the internet past the sandbox's rules and are billed
  * apart from tokens. Throws WireError.
@@ -46,6 +50,8 @@ export function refuseServerTools(wire: Wire, body: Buffer, fields: Fields): voi
   if (named) throw serverTool(`"${named}"`);
   const span = fields.get('tools');
   if (!span) return;
+  const given = body.subarray(span.start, span.end);
+  if (lastHarmless.get(wire)?.equals(given)) return;
   for (const element of arrayElements(body, span) ?? []) {
     if (body[element.start] !== 0x7b) continue;
     const bytes = body.subarray(element.start, element.end);
@@ -59,6 +65,7 @@ export function refuseServerTools(wire: Wire, body: Buffer, fields: Fields): voi
     if (type === undefined || (typeof type === 'string' && localTools[wire].test(type))) continue;
     throw serverTool(`The tool type "${String(type).slice(0, 64)}"`);
   }
+  if (given.length <= MAX_KEPT_BYTES) lastHarmless.set(wire, Buffer.from(given));
 }
 
 function serverTool(what: string): WireError {

@@ -27,7 +27,7 @@ export function openConnections(): Connections {
   const options = {
     keepAlive: true,
     keepAliveMsecs: 30_000,
-    maxFreeSockets: 64,
+    maxFreeSockets: 256,
     scheduling: 'lifo',
   } as const;
   return { http: new HttpAgent(options), https: new HttpsAgent(options) };
