@@ -50,6 +50,7 @@ export class Agent {
   readonly #window: Window;
   readonly #sessions = new Map<string, Session>();
   readonly #turns = new Set<Promise<unknown>>();
+  #recordsCalls = false;
 
   constructor(options: AgentOptions) {
     const { provider, model, token, wire } = options.settings;
@@ -66,7 +67,7 @@ export class Agent {
     });
     this.#rpc = new RpcServer(options.output, {
       requests: {
-        initialize: () => initializeResult,
+        initialize: (params) => this.#initialize(params),
         'session/new': (params) => this.#newSession(params),
         'session/prompt': (params) => this.#prompt(params),
         'session/close': (params) => this.#close(params),
@@ -84,6 +85,12 @@ export class Agent {
     await Promise.allSettled(this.#turns);
     this.#rpc.flush();
     this.#gateway.close();
+  }
+
+  #initialize(params: Record<string, unknown>): object {
+    const capabilities = params['clientCapabilities'] as Record<string, unknown> | null | undefined;
+    this.#recordsCalls = typeof capabilities === 'object' && ours(capabilities ?? {})['record'] === true;
+    return initializeResult;
   }
 
   #newSession(params: Record<string, unknown>): { sessionId: string } {
@@ -135,6 +142,10 @@ export class Agent {
       window: this.#window,
       model: this.#model,
       updates,
+      recorded: () =>
+        this.#recordsCalls
+          ? this.#rpc.ask(`_${extension}/record`, { sessionId: session.id })
+          : Promise.resolve(),
       signal,
       childEnv: this.#options.childEnv,
       callIds: session.callIds,

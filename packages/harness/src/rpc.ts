@@ -27,6 +27,8 @@ export class RpcServer {
   readonly #output: Writable;
   readonly #handlers: RpcHandlers;
   #waiting = '';
+  #lastId = 0;
+  readonly #asked = new Map<number, { resolve: () => void; reject: (error: Error) => void }>();
 
   constructor(output: Writable, handlers: RpcHandlers) {
     this.#output = output;
@@ -50,8 +52,22 @@ export class RpcServer {
       if (rest.length > maxLineChars) rest = '';
     });
     return new Promise((resolve) => {
-      input.on('end', resolve);
-      input.on('error', () => resolve());
+      const end = (): void => {
+        for (const { reject } of this.#asked.values()) reject(new Error('The input has ended.'));
+        this.#asked.clear();
+        resolve();
+      };
+      input.on('end', end);
+      input.on('error', end);
+    });
+  }
+
+  /** Asks the other side; resolves when it has answered, rejects when it refused or its input has ended. */
+  ask(method: string, params: Params): Promise<void> {
+    const id = ++this.#lastId;
+    return new Promise((resolve, reject) => {
+      this.#asked.set(id, { resolve, reject });
+      this.write(`${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`);
     });
   }
 
@@ -78,14 +94,20 @@ export class RpcServer {
       return this.#fail(null, new RpcError(-32600, 'A message is a JSON object.'));
     }
     const { id, method, params } = message as Params;
-    // A response; we ask nothing, so it belongs to nothing.
-    if (typeof method !== 'string') return;
+    if (typeof method !== 'string') return this.#response(message as Params);
     const given = typeof params === 'object' && params !== null ? (params as Params) : {};
     if (id === undefined) return this.#notification(method, given);
     if (typeof id !== 'string' && typeof id !== 'number') {
       return this.#fail(null, new RpcError(-32600, 'An id is a text or a number.'));
     }
     void this.#request(id, method, given);
+  }
+
+  #response({ id, error }: Params): void {
+    const asked = this.#asked.get(Number(id));
+    this.#asked.delete(Number(id));
+    if (error === undefined) asked?.resolve();
+    else asked?.reject(new Error('The other side refused.'));
   }
 
   #notification(method: string, params: Params): void {

@@ -36,6 +36,8 @@ export interface TurnOptions {
   window: Window;
   model: Model;
   updates: Updates;
+  /** Resolves when the service has on record what it was told so far; rejects when the turn is not its any more. */
+  recorded: () => Promise<void>;
   signal: AbortSignal;
   childEnv: () => Promise<Record<string, string>>;
   /** Ids of all calls of the session so far. */
@@ -166,6 +168,14 @@ export class Turn {
       return failed(
         `The arguments were no whole JSON object, so nothing was run. They began: ${call.badArguments.slice(0, 200)}`,
       );
+    }
+    if (tool.kind === 'execute' || tool.kind === 'edit') {
+      // Only what is known to have begun may happen: else a crash in between would let it happen twice.
+      const isRecorded = await this.#options.recorded().then(
+        () => true,
+        () => false,
+      );
+      if (!isRecorded || signal.aborted) return failed('[cancelled]');
     }
     try {
       return await tool.run(call.input, {

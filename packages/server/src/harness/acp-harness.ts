@@ -42,6 +42,10 @@ export class AcpHarness implements HarnessConnection {
       return turn !== undefined && turn !== null;
     };
     channel.onPermission = (params) => this.#permission(params);
+    channel.onRecord = async (params) => {
+      await this.#byId.get(`${params['sessionId']}`)?.turn?.request.onRecord();
+      return {};
+    };
   }
 
   async prompt(turn: TurnRequest): Promise<TurnResult> {

@@ -14,6 +14,8 @@ export interface Channel {
   /** False: it is of no turn. */
   onUpdate: (sessionId: string, update: unknown, lineChars: number) => boolean;
   onPermission: (params: Json) => Promise<Json>;
+  /** The harness waits until what it told is on record (docs/design/sandbox-launch.md). */
+  onRecord: (params: Json) => Promise<Json>;
   /** A turn begins: what was said beside the others is forgotten. */
   forgive: () => void;
   /** Ends all open requests with the error. */

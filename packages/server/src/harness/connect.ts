@@ -27,7 +27,11 @@ const exitGraceMs = 2000;
 
 const initializeParams = {
   protocolVersion: 1,
-  clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false },
+  clientCapabilities: {
+    fs: { readTextFile: false, writeTextFile: false },
+    terminal: false,
+    _meta: { 'berth.dev': { record: true } },
+  },
   clientInfo: { name: 'berth', title: 'Berth', version: '0.1.0' },
 } satisfies InitializeRequest;
 
@@ -90,6 +94,7 @@ function openChannel(sandbox: RunningSandbox, log: Log): Channel {
     onRequest: (method, params) => {
       // Counted although it may be of a turn: each one is answered, whatever it asks for.
       noise();
+      if (method === '_berth.dev/record') return channel.onRecord(params);
       return method === 'session/request_permission' ? channel.onPermission(params) : null;
     },
     onJunk: () => {
@@ -110,6 +115,7 @@ function openChannel(sandbox: RunningSandbox, log: Log): Channel {
     onUpdate: () => false,
     forgive: () => (noiseChars = 0),
     onPermission: async () => ({ outcome: { outcome: 'cancelled' } }),
+    onRecord: async () => ({}),
     fail: (error) => {
       lines.stop();
       peer.fail(error);

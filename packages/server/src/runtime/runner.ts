@@ -74,6 +74,7 @@ async function execute(deps: RunnerDependencies, turn: Turn): Promise<void> {
       resume,
       onUpdate: (update) => turn.log.take(update),
       onPermission: (request) => turn.permissions!.ask(request),
+      onRecord: () => turn.recorded(),
       signal: turn.signal,
     });
     const result = await stopped(prompt, turn.signal, deps.stopGraceMs ?? STOP_GRACE_MS);

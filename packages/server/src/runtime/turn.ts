@@ -62,6 +62,13 @@ export class Turn {
     this.writer.addUsage(rows, this.isOver ? [] : events, isUrgent);
   }
 
+  /** Resolves when everything told so far is durable; rejects when the run is another owner's by now. */
+  async recorded(): Promise<void> {
+    this.log.flush();
+    await this.writer.flushed();
+    this.writer.lost.throwIfAborted();
+  }
+
   async settle(status: TerminalStatus, error: RunError | null): Promise<void> {
     await this.#end();
     if (status !== 'completed') this.log.finishTools(status === 'cancelled' ? 'cancelled' : 'unknown');

@@ -77,7 +77,7 @@ export async function runTurn(
     history?: Awaited<ReturnType<TurnRequest['history']>>;
   } = {},
 ): Promise<TurnRecord> {
-  const { history = [], onUpdate, onPermission, ...more } = options;
+  const { history = [], onUpdate, onPermission, onRecord, ...more } = options;
   const updates: HarnessUpdate[] = [];
   const permissions: PermissionRequest[] = [];
   const result = await connection.prompt({
@@ -91,6 +91,7 @@ export async function runTurn(
       updates.push(update);
       onUpdate?.(update);
     },
+    onRecord: onRecord ?? (async () => {}),
     onPermission: async (request) => {
       permissions.push(request);
       return onPermission ? onPermission(request) : null;

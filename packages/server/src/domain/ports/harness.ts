@@ -51,6 +51,8 @@ export interface TurnRequest {
   onUpdate: (update: HarnessUpdate) => void;
   /** Answers with the chosen option, or null when cancelled. */
   onPermission: (request: PermissionRequest) => Promise<string | null>;
+  /** Resolves when every update so far is durable; rejects when the turn is another owner's by now. */
+  onRecord: () => Promise<void>;
   signal: AbortSignal;
 }
 
