@@ -28,10 +28,14 @@ const suffix = faults ? '.faults.ts' : '.test.ts';
 const files = globSync(`packages/*/test/**/*${suffix}`, { cwd: root })
   .filter((file) => filters.length === 0 || filters.some((filter) => file.includes(filter)))
   .sort();
-// What starts whole services runs apart from what shares this process, so that neither disturbs the other's clocks.
+const isScenario = (file) => file.includes('/scenario/');
+const isContract = (file) => isScenario(file) && file.includes('/contract-');
+// Most files share one process, which is what makes them quick. The contract's share one service. Every other file that
+// starts whole services has a process of its own, so that one that fails to start takes no other file with it.
 const groups = [
-  files.filter((file) => !file.includes('/scenario/')),
-  files.filter((file) => file.includes('/scenario/')),
+  ['none', files.filter((file) => !isScenario(file))],
+  ['none', files.filter(isContract)],
+  ['process', files.filter((file) => isScenario(file) && !isContract(file))],
 ];
 
 let failed = 0;
@@ -39,9 +43,16 @@ if (filters.length === 0 && !faults)
   failed += (await run(process.execPath, ['scripts/check.mjs'], () => {})) === 0 ? 0 : 1;
 
 const totals = { pass: 0, fail: 0, skipped: 0, cancelled: 0 };
-for (const group of groups) {
+for (const [isolation, group] of groups) {
   if (group.length === 0) continue;
-  const args = ['--test', '--test-isolation=none', '--test-reporter=spec', '--expose-gc', ...group];
+  const args = [
+    '--test',
+    `--test-isolation=${isolation}`,
+    '--test-concurrency=1',
+    '--test-reporter=spec',
+    '--expose-gc',
+    ...group,
+  ];
   const code = await run(process.execPath, args, (line) => {
     const match = /^ℹ (pass|fail|skipped|cancelled) (\d+)/.exec(line);
     if (match) totals[match[1]] += Number(match[2]);
