@@ -19,6 +19,13 @@ import { visibleConversation, visibleRun } from './visible-conversation.ts';
 const PAGE = 500;
 const PAGE_BYTES = 128 * 1024;
 
+/** Where a stream begins. */
+interface Place {
+  conversationId: string;
+  after: number;
+  opening: ConversationEvent[];
+}
+
 export function createEvents(deps: {
   db: Database;
   hub: Hub;
@@ -66,6 +73,7 @@ export function createEvents(deps: {
           conversationId,
           runId,
           after: Math.max(after, from.after),
+          opening: after <= from.after ? from.opening : [],
           read: (cursor) => eventsWithin(db, { conversationId }, cursor, PAGE, PAGE_BYTES),
           endsRun: (event: ConversationEvent) => endsRun(event.type),
           onError: (error) =>
@@ -80,23 +88,19 @@ export function createEvents(deps: {
   };
 
   /** Of a run that this process accepted a moment ago everything is known: its first stream needs no look-up. */
-  function justAccepted(p: Principal, runId: string): { conversationId: string; after: number } | null {
+  function justAccepted(p: Principal, runId: string): Place | null {
     const known = outcomes.find(runId);
     if (!known || known.outcome || known.firstSeq === undefined) return null;
     if (!canSeeAgent(p, { id: known.agentId, orgId: known.orgId })) return null;
-    return { conversationId: known.conversationId, after: known.firstSeq - 1 };
+    return { conversationId: known.conversationId, after: known.firstSeq - 1, opening: known.opening };
   }
 
   /** Where to begin; null when the run's end is behind the cursor and nothing will come any more. */
-  async function place(
-    p: Principal,
-    scope: EventScope,
-    after: number,
-  ): Promise<{ conversationId: string; after: number } | null> {
+  async function place(p: Principal, scope: EventScope, after: number): Promise<Place | null> {
     const { conversationId, status } = await check(p, scope);
-    if (!('runId' in scope)) return { conversationId, after };
+    if (!('runId' in scope)) return { conversationId, after, opening: [] };
     if (status !== null && isTerminal(status) && after >= (await endOfRun(db, scope.runId))) return null;
     // Nothing of a run stands before its first event, so the conversation's past need not be read.
-    return { conversationId, after: (await startOfRun(db, scope.runId)) - 1 };
+    return { conversationId, after: (await startOfRun(db, scope.runId)) - 1, opening: [] };
   }
 }

@@ -7,6 +7,8 @@ export interface FollowSource {
   /** Set: only this run's events, and the end after the one that ends it. */
   runId: string | null;
   after: number;
+  /** What is known to follow the cursor, up to the end of the log: then the log needs no reading at first. */
+  opening: ConversationEvent[];
   /** Oldest first, of the whole conversation. */
   read: (after: number) => Promise<{ events: ConversationEvent[]; isAll: boolean }>;
   endsRun: (event: ConversationEvent) => boolean;
@@ -28,7 +30,7 @@ export function follow(
   let cursor = source.after;
   let isStopped = false;
   let isReading = false;
-  let isStale = true;
+  let isStale = source.opening.length === 0;
   const stopListening = hub.subscribe(source.conversationId, onEvents);
   const stopDraining = hub.onDrain(end);
 
@@ -99,6 +101,7 @@ export function follow(
     }
   }
 
-  void read();
+  if (isStale) void read();
+  else queueMicrotask(() => void (isStopped || deliver(source.opening)));
   return { stop, end };
 }

@@ -1,3 +1,4 @@
+import type { ConversationEvent } from '../domain/events.ts';
 import type { RunOutcome } from './api.ts';
 
 const KEEP_MS = 10_000;
@@ -9,6 +10,8 @@ interface Entry {
   agentId: string;
   /** Seq of the run's first event, when this process accepted it. */
   firstSeq?: number;
+  /** Its first events, as long as nothing can have followed them. */
+  opening: ConversationEvent[];
   outcome: RunOutcome | null;
   /** It may have ended where this process did not see it. */
   isStale: boolean;
@@ -23,6 +26,8 @@ export interface Outcomes {
   expect(
     runId: string,
     place: { conversationId: string; orgId: string; agentId: string; firstSeq?: number },
+    /** The run's first events, when they have just been committed: kept until this turn of the event loop ends. */
+    opening?: ConversationEvent[],
   ): void;
   find(runId: string): Readonly<Omit<Entry, 'waiters'>> | null;
   settle(outcome: RunOutcome): void;
@@ -67,7 +72,7 @@ export function createOutcomes(): Outcomes {
   }
 
   return {
-    expect(runId, place) {
+    expect(runId, place, opening = []) {
       if (entries.has(runId)) return;
       if (entries.size >= MAX_KEPT) trim();
       const { conversationId, orgId, agentId, firstSeq } = place;
@@ -75,12 +80,14 @@ export function createOutcomes(): Outcomes {
         conversationId,
         orgId,
         agentId,
+        opening,
         outcome: null,
         isStale: false,
         waiters: new Set(),
       };
       if (firstSeq !== undefined) entry.firstSeq = firstSeq;
       entries.set(runId, entry);
+      if (opening.length > 0) setImmediate(() => (entry.opening = []));
       const ids = byConversation.get(conversationId);
       if (ids) ids.add(runId);
       else byConversation.set(conversationId, new Set([runId]));

@@ -117,7 +117,15 @@ export function createRuns(deps: RunsDependencies): RunsService {
       }
       if (accepted.result === 'budget_exceeded') throw await budgetExceeded(db, p.orgId, input.agentId, at);
       if (accepted.result !== 'accepted') throw refusal(accepted.result);
-      outcomes.expect(runId, { ...place, firstSeq: accepted.firstSeq });
+      const { firstSeq } = accepted;
+      const opening = events.map((body, index) => ({
+        ...body,
+        conversationId,
+        runId,
+        seq: firstSeq + index,
+        at,
+      }));
+      outcomes.expect(runId, { ...place, firstSeq }, db.inTransaction ? [] : opening);
       // Inside a transaction of the caller's nobody may hear of it before the commit.
       db.afterCommit(() => {
         life.publish.written(accepted.cancelled);
