@@ -35,7 +35,7 @@ export async function runTurn(deps: RunnerDependencies, turn: Turn): Promise<voi
   try {
     await execute(deps, turn);
   } catch (error) {
-    if (turn.signal.aborted) return void (await endStopped(deps, turn).catch(report));
+    if (turn.signal.aborted) return void (await endStopped(turn).catch(report));
     log.error('A turn failed inside the service.', { error: String(error), stack: (error as Error).stack });
     const failure: RunError = { code: 'harness_error', error: 'The service failed to execute the turn.' };
     await turn
@@ -142,7 +142,7 @@ async function stopped(
 }
 
 async function conclude(deps: RunnerDependencies, turn: Turn, hold: Hold, result: TurnResult): Promise<void> {
-  if (turn.stopReason !== null) return endStopped(deps, turn);
+  if (turn.stopReason !== null) return endStopped(turn);
   if (result.outcome === 'completed') return turn.settle('completed', null);
   if (result.outcome === 'cancelled') {
     return turn.settle('failed', { code: 'harness_error', error: 'The harness stopped the turn by itself.' });
@@ -163,7 +163,7 @@ async function conclude(deps: RunnerDependencies, turn: Turn, hold: Hold, result
   await turn.giveUp(reason, deps.maxAttempts, failure, RETRY_DELAY_MS);
 }
 
-async function endStopped(_deps: RunnerDependencies, turn: Turn): Promise<void> {
+async function endStopped(turn: Turn): Promise<void> {
   switch (turn.stopReason) {
     case 'cancel':
       return turn.settle('cancelled', null);

@@ -1,4 +1,4 @@
-import type { EventBody, PermissionOption, PlanEntry } from '../events.ts';
+import type { PermissionOption, PlanEntry } from '../events.ts';
 import type { RunErrorCode } from '../errors.ts';
 import type { ModelWire } from './model-gateway.ts';
 import type { ReadOnlyBind, RunningSandbox } from './sandbox.ts';
@@ -103,5 +103,3 @@ export type ConnectHarness = (
   sandbox: RunningSandbox,
   options: { initializeTimeoutMs: number },
 ) => Promise<HarnessConnection>;
-
-export type { EventBody };

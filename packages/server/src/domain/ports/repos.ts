@@ -1,11 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
-/** One file of a commit, read with `git cat-file`; the host never checks a repository out. */
-export interface RepoFile {
-  path: string;
-  bytes: Buffer;
-}
-
 export interface FetchRequest {
   url: string;
   /** A branch, a tag or a full commit id; null is the remote's default branch. */
