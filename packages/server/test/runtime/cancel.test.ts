@@ -49,7 +49,12 @@ test('cancelling a running run reaches the harness, keeps what it said in the lo
   assert.deepEqual(types.slice(-4), ['message.delta', 'tool.started', 'tool.finished', 'run.cancelled']);
   await assert.rejects(
     async () => {
-      const { runId: done } = await runs.send(owner, send('x', { agentId: await world.addAgent() }));
+      const other = await runs.send(owner, send('x', { agentId: await world.addAgent() }));
+      const done = other.runId;
+      // A claim that came after the update would set the run going again.
+      await until('it has begun', async () =>
+        (await world.log(other.conversationId)).some((e) => e.type === 'tool.started'),
+      );
       await world.db.sql`update runs set status = 'completed' where id = ${done}`;
       await runs.cancel(owner, done);
     },
