@@ -11,7 +11,7 @@ import type { EmbeddedServer } from '../../src/store/embedded/server.ts';
 import { processesIn, readPid } from '../../src/store/embedded/stale.ts';
 import { engines } from '../support/database.ts';
 import { silentLog } from '../support/log.ts';
-import { startLines, until } from '../support/process.ts';
+import { startLines, until, within } from '../support/process.ts';
 import type { LineProcess } from '../support/process.ts';
 
 const CHILD = fileURLToPath(new URL('./fixtures/embedded-child.ts', import.meta.url));
@@ -144,6 +144,32 @@ test('PostgreSQL that is killed under a running service is started again', async
     rmSync(dataDir, { recursive: true });
   }
 });
+
+for (const moment of ['at once', 'when its successor has begun'] as const) {
+  test(`a stop ${moment} after PostgreSQL was killed ends whatever was started meanwhile`, async () => {
+    const dataDir = dataFolder();
+    const server = await start(dataDir, engine!);
+    try {
+      for (let round = 0; round < 2; round++) {
+        const killed = server.pid()!;
+        process.kill(killed, 'SIGKILL');
+        if (moment === 'at once') break;
+        await until('its successor has begun', () => ![null, killed].includes(server.pid()));
+        if (round === 1) break;
+        await until('it answers', () =>
+          ask(server, 'select 1').then(
+            () => true,
+            () => false,
+          ),
+        );
+      }
+      await within(20_000, 'the stop', server.stop());
+      assert.deepEqual(processesIn(server.clusterDir), []);
+    } finally {
+      rmSync(dataDir, { recursive: true });
+    }
+  });
+}
 
 test('only the holder of the password gets in, and nothing listens on the network', async () => {
   const dataDir = dataFolder();

@@ -35,6 +35,20 @@ export function startLines(
   };
 }
 
+/** What `promise` gives; throws with `what` when it gives nothing in time. */
+export async function within<T>(deadlineMs: number, what: string, promise: PromiseLike<T>): Promise<T> {
+  const deadline = new AbortController();
+  const late = delay(deadlineMs, undefined, { signal: deadline.signal }).then(() => {
+    throw new Error(`Waited ${deadlineMs} ms in vain: ${what}.`);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    deadline.abort();
+    late.catch(() => undefined);
+  }
+}
+
 /** Waits until `condition` gives something other than false, null or undefined; throws with `what` at the deadline. */
 export async function until<T>(
   what: string,
@@ -43,7 +57,8 @@ export async function until<T>(
 ): Promise<NonNullable<T>> {
   const end = Date.now() + deadlineMs;
   for (;;) {
-    const value = await condition();
+    // A condition that never answers is one that does not hold.
+    const value = await within(Math.max(end - Date.now(), 20), what, Promise.resolve(condition()));
     if (value) return value;
     if (Date.now() > end) throw new Error(`Waited ${deadlineMs} ms in vain: ${what}.`);
     await delay(20);

@@ -10,7 +10,7 @@ import { EmbeddedError } from './errors.ts';
 import { chooseIdentity, ensureFolder } from './identity.ts';
 import type { Identity } from './identity.ts';
 import { settingsFor } from './settings.ts';
-import { clearStale, readPid } from './stale.ts';
+import { clearStale, readPid, signal } from './stale.ts';
 import { supervise } from './supervisor.ts';
 import type { Supervised } from './supervisor.ts';
 
@@ -60,30 +60,30 @@ interface Server {
 /** Starts PostgreSQL on a Unix socket, making its data directory at the first start. Resolves when it answers. */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedServer> {
   const server = await prepare(options);
-  let current = await start(server);
-  let stopping = false;
+  const stopping = new AbortController();
+  let current = await start(server, stopping.signal);
 
   // PostgreSQL restarts its own processes; the service restarts PostgreSQL when it is killed as a whole.
   async function keepRunning(): Promise<void> {
     for (let failures = 0; ;) {
       const code = await current.ended;
-      if (stopping) return;
+      if (stopping.signal.aborted) return;
       options.log.error('PostgreSQL ended by itself and is started again', {
         exitCode: code,
         logFile: server.logFile,
       });
-      await delay(Math.min(100 * 2 ** failures, 10_000), undefined, { ref: false });
-      if (stopping) return;
-      failures = await start(server).then(
-        (next) => {
-          current = next;
-          return 0;
-        },
-        (error: unknown) => {
-          options.log.error('PostgreSQL did not start', { error: String(error) });
-          return failures + 1;
-        },
-      );
+      await pause(Math.min(100 * 2 ** failures, 10_000), stopping.signal);
+      if (stopping.signal.aborted) return;
+      try {
+        current = await start(server, stopping.signal);
+        failures = 0;
+      } catch (error) {
+        if (stopping.signal.aborted) return;
+        options.log.error('PostgreSQL did not start', { error: String(error) });
+        failures += 1;
+      }
+      // A stop that came meanwhile has ended only the one before this one.
+      if (stopping.signal.aborted) await end(current, server);
     }
   }
   const keeper = keepRunning();
@@ -94,7 +94,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
     connection: server.connection,
     pid: () => readPid(join(server.clusterDir, 'postmaster.pid')),
     async stop() {
-      stopping = true;
+      stopping.abort();
       await end(current, server);
       await keeper;
     },
@@ -161,7 +161,8 @@ async function chooseEngine(
   );
 }
 
-async function start(server: Server): Promise<Supervised> {
+/** Rejects when it does not start, or once `stopping` is aborted; nothing of it is left then. */
+async function start(server: Server, stopping: AbortSignal): Promise<Supervised> {
   await clearStale(server.clusterDir, server.options.socketDir);
   const logStart = rotateLog(server.logFile);
   const supervised = supervise(server.engine, {
@@ -172,7 +173,7 @@ async function start(server: Server): Promise<Supervised> {
     ...(server.options.throwaway ? { removeAfterwards: server.options.home } : {}),
   });
   try {
-    await untilReady(server, supervised, logStart);
+    await untilReady(server, supervised, logStart, stopping);
   } catch (error) {
     await end(supervised, server);
     throw error;
@@ -189,13 +190,19 @@ function rotateLog(file: string): number {
 }
 
 /** Connects until it succeeds. Recovery after a crash may take its time; a server that ended will never answer. */
-async function untilReady(server: Server, supervised: Supervised, logStart: number): Promise<void> {
+async function untilReady(
+  server: Server,
+  supervised: Supervised,
+  logStart: number,
+  stopping: AbortSignal,
+): Promise<void> {
   let endedWith: number | null = null;
   void supervised.ended.then((code) => (endedWith = code));
   const deadline = Date.now() + START_MS;
   for (;;) {
     const error = await tryToConnect(server.connection);
     if (!error) return;
+    stopping.throwIfAborted();
     if (endedWith !== null || Date.now() > deadline) {
       const lines = readFileSync(server.logFile).subarray(logStart).toString('utf8').trim().split('\n');
       throw new EmbeddedError(
@@ -204,6 +211,11 @@ async function untilReady(server: Server, supervised: Supervised, logStart: numb
     }
     await delay(10);
   }
+}
+
+/** Ends early with `stopping`: a stop that waits for the keeper waits for no timer. */
+async function pause(ms: number, stopping: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal: stopping, ref: false }).catch(() => undefined);
 }
 
 async function tryToConnect(connection: Connection): Promise<Error | null> {
@@ -233,7 +245,7 @@ async function end(supervised: Supervised, server: Server): Promise<void> {
     seconds: STOP_MS / 1000,
   });
   const pid = readPid(join(server.clusterDir, 'postmaster.pid'));
-  if (pid) process.kill(pid, 'SIGQUIT');
+  if (pid) signal(pid, 'SIGQUIT');
   await Promise.race([supervised.ended, delay(5000, undefined, { ref: false })]);
   supervised.kill();
   await clearStale(server.clusterDir, server.options.socketDir);

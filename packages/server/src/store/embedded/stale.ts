@@ -65,7 +65,8 @@ export function processesIn(directory: string): number[] {
     .map(Number);
 }
 
-function signal(pid: number, name: NodeJS.Signals): void {
+/** A negative pid is a process group, as with kill(2). */
+export function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name);
   } catch {

@@ -4,6 +4,7 @@ import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RunnableEngine } from './engine.ts';
 import type { Identity } from './identity.ts';
+import { signal } from './stale.ts';
 
 /**
  * The shell between the service and PostgreSQL. Its standard input is a pipe that only the service holds: when the
@@ -70,7 +71,7 @@ export function supervise(engine: RunnableEngine, options: SuperviseOptions): Su
       child.stdin?.destroy();
     },
     kill: () => {
-      if (child.pid) process.kill(-child.pid, 'SIGKILL');
+      if (child.pid) signal(-child.pid, 'SIGKILL');
     },
   };
 }
