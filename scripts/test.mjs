@@ -42,9 +42,9 @@ let failed = 0;
 if (filters.length === 0 && !faults)
   failed += (await run(process.execPath, ['scripts/check.mjs'], () => {})) === 0 ? 0 : 1;
 
-// One test that hangs must end with its name in the output, not with the run cut off from outside. The long fault
-// runs have limits of their own.
-const TEST_LIMIT_MS = faults ? 3_600_000 : 180_000;
+// One test that hangs must end with its name in the output, not with the run cut off from outside. Where a file has a
+// process of its own, the limit is the whole file's. The long fault runs have limits of their own.
+const limitMs = (isolation) => (faults ? 3_600_000 : isolation === 'process' ? 480_000 : 180_000);
 
 const totals = { pass: 0, fail: 0, skipped: 0, cancelled: 0 };
 for (const [isolation, group] of groups) {
@@ -53,7 +53,7 @@ for (const [isolation, group] of groups) {
     '--test',
     `--test-isolation=${isolation}`,
     '--test-concurrency=1',
-    `--test-timeout=${TEST_LIMIT_MS}`,
+    `--test-timeout=${limitMs(isolation)}`,
     '--test-reporter=spec',
     '--expose-gc',
     ...group,
