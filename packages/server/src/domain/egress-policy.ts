@@ -19,7 +19,9 @@ export const egressReasons = [
   'bad_request',
   'too_many_connections',
   'timeout',
-  'secret_elsewhere',
+  'placeholder_to_wrong_host',
+  'placeholder_not_replaced',
+  'upstream_certificate',
 ] as const;
 
 export type EgressReason = (typeof egressReasons)[number];

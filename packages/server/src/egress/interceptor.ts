@@ -49,4 +49,9 @@ export interface Interceptor {
   tunnel(tunnel: InterceptedTunnel): void;
   /** Each plain HTTP request, to whatever host. The proxy has removed hop-by-hop headers and frames the body itself. */
   plainRequest(target: EgressTarget, head: RequestHead): HeadVerdict;
+  /**
+   * What a plain request's body begins with, before it is sent: the first bytes that came, at most 16 KiB. Not asked
+   * for a body that never comes.
+   */
+  plainBody(target: EgressTarget, start: Buffer): { kind: 'pass' } | (HeadVerdict & { kind: 'refuse' });
 }
