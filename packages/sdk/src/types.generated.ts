@@ -350,7 +350,9 @@ export interface RunRespond {
 export interface SecretName {
   /** Name of the secret: an environment variable in the sandbox. */
   key: string;
-  /** The hosts that the value may be sent to; empty when not restricted. */
+  /** `env`: the value is in the environment of the sandbox, and the agent can read it. `brokered`: the sandbox holds a placeholder, and the value goes into requests to `hosts` only. `withheld`: the service itself uses it (keys of model providers, GIT_TOKEN), and nothing of it is in the sandbox. */
+  kind: "env" | "brokered" | "withheld";
+  /** The hosts that a brokered value is sent to, on port 443 or the one that is given; else empty. */
   hosts: string[];
   /** When its value was last set. ISO 8601, UTC, with milliseconds. */
   updatedAt: string;
@@ -365,7 +367,7 @@ export interface SecretPage {
 export interface SecretPut {
   /** The value, up to 64 KiB. Setting a new one replaces the old. */
   value: string;
-  /** Restrict the value to these hosts. */
+  /** Broker the secret: the sandbox holds a placeholder, and the value is put into the headers of https requests to these hosts only, such as `api.example.com`, `*.example.com` or `git.example.com:8443`. The value must then be one line of 8 to 8192 bytes. Left out, the hosts stay as they are: none for a new secret. With an empty list the agent can read the value. */
   hosts?: string[];
 }
 

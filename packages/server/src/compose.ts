@@ -158,6 +158,7 @@ export async function compose(
     holdEncryptionKey: encryptionKeys.hold,
     cursors,
     modelKeyNames,
+    hostRules: { allowLocal: config.allowPrivateNetworks.length > 0 },
   });
   const work = createDeployWork({
     db,

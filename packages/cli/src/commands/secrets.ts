@@ -17,17 +17,21 @@ export const secretCommands: Command[] = [
       printTable(
         context,
         secrets,
-        ['key'],
-        secrets.map((secret) => [secret.key]),
+        ['key', 'kind', 'hosts'],
+        secrets.map((secret) => [secret.key, secret.kind, secret.hosts.join(' ')]),
       );
     },
   },
   {
     name: 'secrets set',
-    usage: '<agent> <NAME>   (the value is read from standard input)',
-    summary: 'Set or rotate a secret',
+    usage: '<agent> <NAME> [--host api.example.com]… [--env]   (the value is read from standard input)',
+    summary:
+      'Set or rotate a secret; without --host the agent can read a new one, --env opens an old one to it',
     positionals: [2, 2],
-    async run(context, [nameOrId, key]) {
+    options: { host: { type: 'string', multiple: true }, env: { type: 'boolean' } },
+    async run(context, [nameOrId, key], values) {
+      const hosts = values['env'] ? [] : (values['host'] as string[] | undefined);
+      if (values['env'] && values['host']) throw new UsageError('--env and --host exclude each other');
       const agent = await findAgent(context, nameOrId!);
       if (context.stdin.isTTY) context.note('Type the value, then Enter and Ctrl-D: ');
       let value = '';
@@ -36,8 +40,8 @@ export const secretCommands: Command[] = [
       // What a shell's echo or a person's Enter adds is not part of the value.
       value = value.replace(/\r?\n$/, '');
       if (value === '') throw new UsageError('the value on standard input is empty');
-      await context.client.secrets.set(agent.id, key!, { value });
-      context.note(`set ${key}; it reaches the sandbox from the next turn on\n`);
+      await context.client.secrets.set(agent.id, key!, hosts ? { value, hosts } : { value });
+      context.note(`set ${key}; ${noteOf(hosts)}\n`);
       if (context.json) context.out(`${JSON.stringify({ key })}\n`);
     },
   },
@@ -54,3 +58,9 @@ export const secretCommands: Command[] = [
     },
   },
 ];
+
+function noteOf(hosts: string[] | undefined): string {
+  if (!hosts) return 'its hosts are as before; with none the agent can read the value from its next turn on';
+  if (hosts.length === 0) return 'the agent can read the value from its next turn on';
+  return `the sandbox holds a placeholder, and only ${hosts.join(', ')} gets the value`;
+}

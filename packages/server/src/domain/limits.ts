@@ -7,6 +7,9 @@ export const limits = {
   secretValueBytes: 64 * 1024,
   secretsPerAgent: 100,
   secretHosts: 20,
+  /** A brokered value goes into a header, and must be long enough to be known again in an answer. */
+  brokeredValueMinBytes: 8,
+  brokeredValueMaxBytes: 8 * 1024,
   gitUrlChars: 2_000,
   refChars: 255,
   manifestBytes: 64 * 1024,

@@ -44,8 +44,17 @@ export interface ApiKey {
   createdAt: Date;
 }
 
+/**
+ * `env`: its value is in the environment of the sandbox, where the agent can read it. `brokered`: a placeholder is, and
+ * the value goes out to `hosts` only. `withheld`: the service itself uses it (provider keys, GIT_TOKEN); nothing of it
+ * is in the sandbox.
+ */
+export const secretKinds = ['env', 'brokered', 'withheld'] as const;
+export type SecretKind = (typeof secretKinds)[number];
+
 export interface SecretName {
   key: string;
+  kind: SecretKind;
   hosts: string[];
   updatedAt: Date;
 }

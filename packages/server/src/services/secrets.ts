@@ -1,9 +1,11 @@
 import { requireEdit } from '../domain/access.ts';
 import type { Box } from '../domain/box.ts';
 import { DomainError, invalid, notFound } from '../domain/errors.ts';
-import { readHosts } from '../domain/hosts.ts';
+import { readHosts, type HostRules } from '../domain/hosts.ts';
 import { newId } from '../domain/ids.ts';
 import { limits, secretKeyPattern } from '../domain/limits.ts';
+import type { SecretKind } from '../domain/nouns.ts';
+import type { BrokeredName, BrokeredSecret } from '../domain/ports/secret-broker.ts';
 import type { Cursors } from '../domain/paging.ts';
 import { secretContext } from '../domain/seal-context.ts';
 import { requireStorable } from '../domain/text.ts';
@@ -27,15 +29,21 @@ export interface SecretsDependencies {
   cursors: Cursors;
   /** Names under which model providers look for their key, such as ANTHROPIC_API_KEY. */
   modelKeyNames: () => string[];
+  /** Which names the hosts of a secret may have. */
+  hostRules: HostRules;
 }
 
 /** For the parts of the service that start sandboxes, call models and fetch; never for an edge. */
 export interface SecretValues {
   /**
    * What goes into the sandbox's environment. Left out are provider keys (the model gateway uses them), GIT_TOKEN
-   * (fetching uses it), and secrets for certain hosts (only an outbound proxy may use them).
+   * (fetching uses it), and brokered secrets (only the outbound proxy may use them).
    */
   valuesForSandbox(agentId: string): Promise<Record<string, string>>;
+  /** The brokered secrets without their values: what a sandbox is started with. */
+  brokeredNames(agentId: string): Promise<BrokeredName[]>;
+  /** As they are at this moment, so that a rotation or deletion holds from the next request on. Not to be kept. */
+  brokeredValues(agentId: string): Promise<BrokeredSecret[]>;
   /** The agent's own provider keys, by their usual name. */
   modelKeys(agentId: string): Promise<Record<string, string>>;
   gitToken(agentId: string): Promise<string | null>;
@@ -43,6 +51,13 @@ export interface SecretValues {
 
 export function createSecrets(deps: SecretsDependencies): SecretsService & SecretValues {
   const { db, agents, secrets, box, cursors } = deps;
+
+  const withheldNames = () => new Set([GIT_TOKEN, ...deps.modelKeyNames()]);
+
+  const kindOf = (key: string, hosts: string[], withheld: Set<string>): SecretKind => {
+    if (withheld.has(key)) return 'withheld';
+    return hosts.length > 0 ? 'brokered' : 'env';
+  };
 
   const openAll = (agentId: string, rows: SealedSecret[]): Record<string, string> =>
     Object.fromEntries(
@@ -54,7 +69,11 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
       await visibleAgent(agents, p, agentId);
       requireEdit(p);
       const page = await pageById(cursors, `secrets:${agentId}`, query, (at) => secrets.list(agentId, at));
-      const items = page.items.map(({ key, hosts, updatedAt }) => ({ key, hosts, updatedAt }));
+      const withheld = withheldNames();
+      const items = page.items.map(({ key, hosts, updatedAt }) => {
+        const kind = kindOf(key, hosts, withheld);
+        return { key, kind, hosts, updatedAt };
+      });
       return { items, nextCursor: page.nextCursor };
     },
 
@@ -68,7 +87,7 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
         );
       }
       const value = readValue(input.value);
-      const hosts = readHosts('hosts', input.hosts ?? []);
+      const given = input.hosts && readHosts('hosts', input.hosts, deps.hostRules);
       await db.tx(async () => {
         // The lock makes counting and adding one step, and no secret is added to an agent that is being deleted.
         if (!(await agents.lock(agentId))) throw notFound();
@@ -79,8 +98,14 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
           );
         }
         await deps.holdEncryptionKey();
+        const before = await secrets.hostsOf(agentId, key);
+        // Rotating a brokered secret by its value alone must not open it to the agent.
+        const hosts = given ?? before ?? [];
+        if (hosts.length > 0) requireBrokerable(key, value, withheldNames());
         await secrets.put(newId(), agentId, { key, hosts, ...box.seal(value, secretContext(agentId, key)) });
-        await agents.bumpGeneration(agentId);
+        // A running sandbox holds nothing of a brokered value: a rotated one needs no other sandbox.
+        const isRotation = hosts.length > 0 && before !== null && sameHosts(before, hosts);
+        if (!isRotation) await agents.bumpGeneration(agentId);
       });
     },
 
@@ -94,12 +119,30 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
     },
 
     async valuesForSandbox(agentId) {
-      const withheld = new Set([GIT_TOKEN, ...deps.modelKeyNames()]);
+      const withheld = withheldNames();
       const rows = await secrets.sealedOf(agentId);
       return openAll(
         agentId,
-        rows.filter((row) => row.hosts.length === 0 && !withheld.has(row.key)),
+        rows.filter((row) => kindOf(row.key, row.hosts, withheld) === 'env'),
       );
+    },
+
+    async brokeredNames(agentId) {
+      const withheld = withheldNames();
+      const rows = await secrets.withHosts(agentId);
+      return rows.filter((row) => !withheld.has(row.key));
+    },
+
+    async brokeredValues(agentId) {
+      const withheld = withheldNames();
+      const rows = await secrets.sealedOf(agentId);
+      return rows
+        .filter((row) => kindOf(row.key, row.hosts, withheld) === 'brokered')
+        .map((row) => ({
+          key: row.key,
+          hosts: row.hosts,
+          value: box.open(row, secretContext(agentId, row.key)),
+        }));
     },
 
     async modelKeys(agentId) {
@@ -120,4 +163,29 @@ function readValue(text: string): Buffer {
     throw invalid('value', `must have 1 to ${limits.secretValueBytes} bytes.`);
   }
   return bytes;
+}
+
+/** A value that goes into a request header (RFC 9110, section 5.5), and that is known again in an answer. */
+function requireBrokerable(key: string, value: Buffer, withheld: Set<string>): void {
+  if (withheld.has(key)) {
+    throw invalid(
+      'hosts',
+      `cannot be given for ${key}: the service itself uses it, and nothing of it is in the sandbox. Leave hosts out, or take another name.`,
+    );
+  }
+  const { brokeredValueMinBytes: least, brokeredValueMaxBytes: most } = limits;
+  if (value.length < least || value.length > most) {
+    throw invalid('value', `must have ${least} to ${most} bytes when hosts are given.`);
+  }
+  const isLine = value.every((byte) => byte >= 0x20 && byte !== 0x7f);
+  if (!isLine || value[0] === 0x20 || value.at(-1) === 0x20) {
+    throw invalid(
+      'value',
+      'must be one line without control characters or spaces around it when hosts are given: it goes into a request header.',
+    );
+  }
+}
+
+function sameHosts(one: string[], other: string[]): boolean {
+  return one.length === other.length && one.every((host) => other.includes(host));
 }

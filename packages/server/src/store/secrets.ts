@@ -53,6 +53,19 @@ export function createSecretStore(db: Database) {
           kek_id = excluded.kek_id, updated_at = now()`;
     },
 
+    /** The hosts of a secret; null when there is none of this name. */
+    async hostsOf(agentId: string, key: string): Promise<string[] | null> {
+      const rows = await db.sql<{ hosts: string[] }[]>`
+        select hosts from secrets where agent_id = ${agentId} and key = ${key}`;
+      return rows[0]?.hosts ?? null;
+    },
+
+    /** Those with hosts, without their values. */
+    async withHosts(agentId: string): Promise<{ key: string; hosts: string[] }[]> {
+      return db.sql<{ key: string; hosts: string[] }[]>`
+        select key, hosts from secrets where agent_id = ${agentId} and hosts <> '{}' order by key`;
+    },
+
     async remove(agentId: string, key: string): Promise<boolean> {
       const result = await db.sql`delete from secrets where agent_id = ${agentId} and key = ${key}`;
       return result.count === 1;

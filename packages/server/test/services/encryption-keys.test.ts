@@ -47,6 +47,7 @@ function keysOf(source: KeySource, sealedRows: SealedRowStore = createSealedRowS
     holdEncryptionKey: keys.hold,
     cursors: createCursors(randomBytes(32)),
     modelKeyNames: () => [],
+    hostRules: { allowLocal: false },
   });
   return { ...keys, box: keys.box, secrets };
 }

@@ -31,7 +31,7 @@ test('a secret is set, rotated, listed by name only and deleted, and each change
   assert.deepEqual(await secrets.valuesForSandbox(agent.id), { FIRST: 'three', SECOND: 'two\nlines 🙂' });
   assert.deepEqual(await keysOf(), ['SECOND', 'FIRST']);
   const { items } = await secrets.list(owner, agent.id, page);
-  assert.deepEqual(Object.keys(items[0]!).sort(), ['hosts', 'key', 'updatedAt']);
+  assert.deepEqual(Object.keys(items[0]!).sort(), ['hosts', 'key', 'kind', 'updatedAt']);
   await secrets.remove(owner, agent.id, 'FIRST');
   await assert.rejects(secrets.remove(owner, agent.id, 'FIRST'), { code: 'not_found' });
   assert.deepEqual(await keysOf(), ['SECOND']);
@@ -57,6 +57,19 @@ test('a bad key, value or host is refused by name', async () => {
     ['A', { value: 'v', hosts: ['*.com'] }, 'hosts.0'],
     ['A', { value: 'v', hosts: ['a.*.com'] }, 'hosts.0'],
     ['A', { value: 'v', hosts: Array.from({ length: 21 }, (_, i) => `h${i}.example.com`) }, 'hosts'],
+    ...['192.0.2.1', '192.0.2.1:443', '0x7f.1', '[::1]', '::1', '*.0.1', 'a.example.1'].map(refusedHost),
+    ...['localhost', 'a.localhost', 'db.internal', 'printer.local', 'a.test', '*.arpa'].map(refusedHost),
+    ...['a.example.com:0', 'a.example.com:65536', 'a.example.com:https', 'a.example.com:'].map(refusedHost),
+    ...['a.example.com.', 'a..example.com', 'a_b.example.com', 'ü.example.com', ' a.example.com'].map(
+      refusedHost,
+    ),
+    ['A', { value: 'x'.repeat(7), hosts: ['a.example.com'] }, 'value'],
+    ['A', { value: 'x'.repeat(8 * 1024 + 1), hosts: ['a.example.com'] }, 'value'],
+    ['A', { value: 'two\nlines of it', hosts: ['a.example.com'] }, 'value'],
+    ['A', { value: 'a trailing line end\n', hosts: ['a.example.com'] }, 'value'],
+    ['A', { value: 'a trailing space ', hosts: ['a.example.com'] }, 'value'],
+    ['GIT_TOKEN', { value: 'long enough', hosts: ['github.com'] }, 'hosts'],
+    ['ANTHROPIC_API_KEY', { value: 'long enough', hosts: ['api.anthropic.com'] }, 'hosts'],
   ];
   for (const [key, input, path] of bad) {
     await assert.rejects(
@@ -66,17 +79,54 @@ test('a bad key, value or host is refused by name', async () => {
       `${key} ${JSON.stringify(input).slice(0, 80)}`,
     );
   }
-  await put('A', { value: 'x'.repeat(64 * 1024), hosts: ['API.Example.com', '*.example.org'] });
+  await put('A', { value: 'x'.repeat(64 * 1024) });
+  const hosts = ['API.Example.com', '*.example.org', 'api.example.com:443', 'a.example.com:8443'];
+  await put('A', { value: 'x'.repeat(8 * 1024), hosts });
   const { items } = await world.secrets.list(world.owner, agent.id, page);
-  assert.deepEqual(items[0]?.hosts, ['api.example.com', '*.example.org']);
+  assert.deepEqual(items[0]?.hosts, ['api.example.com', '*.example.org', 'a.example.com:8443']);
   await world.secrets.remove(world.owner, agent.id, 'A');
 });
 
-test('provider keys, the git token and secrets for certain hosts stay out of the sandbox', async () => {
+const refusedHost = (host: string): [string, { value: string; hosts: string[] }, string] => [
+  'A',
+  { value: 'long enough', hosts: [host] },
+  'hosts.0',
+];
+
+test('a brokered secret is rotated without a new sandbox, keeps its hosts, and is opened only when that is asked for', async () => {
+  const { secrets, owner } = world;
+  const value = (text: string) => [{ key: 'TOKEN', hosts: ['api.example.com'], value: Buffer.from(text) }];
+  await secrets.put(owner, agent.id, 'TOKEN', { value: 'first value', hosts: ['api.example.com'] });
+  const start = await generation();
+  await secrets.put(owner, agent.id, 'TOKEN', { value: 'second value', hosts: ['API.example.com'] });
+  assert.deepEqual(await secrets.brokeredValues(agent.id), value('second value'));
+  await secrets.put(owner, agent.id, 'TOKEN', { value: 'third välue' });
+  assert.deepEqual(await secrets.brokeredValues(agent.id), value('third välue'));
+  assert.equal(await generation(), start);
+  assert.deepEqual(await secrets.brokeredNames(agent.id), [{ key: 'TOKEN', hosts: ['api.example.com'] }]);
+  await secrets.put(owner, agent.id, 'TOKEN', { value: 'fourth value', hosts: ['b.example.com'] });
+  assert.equal(await generation(), start + 1);
+  await secrets.put(owner, agent.id, 'TOKEN', { value: 'fifth', hosts: [] });
+  assert.equal(await generation(), start + 2);
+  assert.deepEqual(await secrets.brokeredValues(agent.id), []);
+  assert.deepEqual(await secrets.valuesForSandbox(agent.id), { TOKEN: 'fifth' });
+  await secrets.put(owner, agent.id, 'TOKEN', { value: 'sixth value', hosts: ['b.example.com'] });
+  await secrets.remove(owner, agent.id, 'TOKEN');
+  assert.deepEqual(await secrets.brokeredValues(agent.id), []);
+});
+
+test('provider keys, the git token and brokered secrets stay out of the sandbox', async () => {
   const { secrets, owner } = world;
   const entries = { ANTHROPIC_API_KEY: 'a', GIT_TOKEN: 'g', PLAIN: 'p' };
   for (const [key, value] of Object.entries(entries)) await secrets.put(owner, agent.id, key, { value });
-  await secrets.put(owner, agent.id, 'BROKERED', { value: 'b', hosts: ['api.example.com'] });
+  await secrets.put(owner, agent.id, 'BROKERED', { value: 'brokered', hosts: ['api.example.com'] });
+  const { items } = await secrets.list(owner, agent.id, page);
+  assert.deepEqual(Object.fromEntries(items.map(({ key, kind }) => [key, kind])), {
+    ANTHROPIC_API_KEY: 'withheld',
+    GIT_TOKEN: 'withheld',
+    PLAIN: 'env',
+    BROKERED: 'brokered',
+  });
   assert.deepEqual(await secrets.valuesForSandbox(agent.id), { PLAIN: 'p' });
   assert.deepEqual(await secrets.modelKeys(agent.id), { ANTHROPIC_API_KEY: 'a' });
   assert.equal(await secrets.gitToken(agent.id), 'g');

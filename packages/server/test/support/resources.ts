@@ -58,6 +58,7 @@ export function createResources<R extends Repos>(
     holdEncryptionKey: async () => {},
     cursors,
     modelKeyNames: () => ['ANTHROPIC_API_KEY', 'OPENAI_API_KEY'],
+    hostRules: { allowLocal: false },
   });
   const work = createDeployWork({
     db,

@@ -34,7 +34,12 @@ export function apiKeyOf(key: ApiKey) {
 }
 
 export function secretOf(secret: SecretName) {
-  return { key: secret.key, hosts: secret.hosts, updatedAt: secret.updatedAt.toISOString() };
+  return {
+    key: secret.key,
+    kind: secret.kind,
+    hosts: secret.hosts,
+    updatedAt: secret.updatedAt.toISOString(),
+  };
 }
 
 export function deploymentOf(deployment: Deployment) {

@@ -41,6 +41,7 @@ export const keyValue = 'svc_live_<49 letters and digits>';
 
 export const secret = {
   key: 'GITHUB_TOKEN',
+  kind: 'brokered' as const,
   hosts: ['api.github.com'],
   updatedAt: '2026-11-28T09:33:00.000Z',
 };

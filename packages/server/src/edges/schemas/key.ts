@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { limits } from '../../domain/limits.ts';
+import { secretKinds } from '../../domain/nouns.ts';
 import { model, name, nextCursor, time, uuid } from './basics.ts';
 
 export const scope = z
@@ -66,9 +67,18 @@ export const SecretName = model(
   'SecretName',
   z.object({
     key: z.string().describe('Name of the secret: an environment variable in the sandbox.'),
+    kind: z
+      .enum(secretKinds)
+      .describe(
+        '`env`: the value is in the environment of the sandbox, and the agent can read it. `brokered`: the sandbox ' +
+          'holds a placeholder, and the value goes into requests to `hosts` only. `withheld`: the service itself uses ' +
+          'it (keys of model providers, GIT_TOKEN), and nothing of it is in the sandbox.',
+      ),
     hosts: z
       .array(z.string())
-      .describe('The hosts that the value may be sent to; empty when not restricted.'),
+      .describe(
+        'The hosts that a brokered value is sent to, on port 443 or the one that is given; else empty.',
+      ),
     updatedAt: time('When its value was last set.'),
   }),
   'A secret of an agent, without its value: that is never returned.',
@@ -85,9 +95,14 @@ export const SecretPut = model(
       })
       .describe('The value, up to 64 KiB. Setting a new one replaces the old.'),
     hosts: z
-      .array(z.string().min(1).max(253))
+      .array(z.string().min(1).max(259))
       .max(limits.secretHosts)
       .optional()
-      .describe('Restrict the value to these hosts.'),
+      .describe(
+        'Broker the secret: the sandbox holds a placeholder, and the value is put into the headers of https requests ' +
+          'to these hosts only, such as `api.example.com`, `*.example.com` or `git.example.com:8443`. The value must ' +
+          `then be one line of ${limits.brokeredValueMinBytes} to ${limits.brokeredValueMaxBytes} bytes. Left out, ` +
+          'the hosts stay as they are: none for a new secret. With an empty list the agent can read the value.',
+      ),
   }),
 );

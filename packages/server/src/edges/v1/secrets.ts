@@ -15,7 +15,7 @@ export const secretRoutes = [
     tag,
     access: 'edit',
     summary: "List an agent's secrets",
-    description: 'Names only. A value can be set and deleted, and is never returned.',
+    description: 'Names, kinds and hosts. A value can be set and deleted, and is never returned.',
     query: pageQuery,
     replies: {
       200: {
@@ -39,7 +39,11 @@ export const secretRoutes = [
     tag,
     access: 'edit',
     summary: 'Set a secret',
-    description: 'Setting a new value rotates it; it is there from the next turn on.',
+    description:
+      'Without `hosts` it is put into the environment of the sandbox (kind `env`): **the agent can read its value**, and ' +
+      'so can every program that it runs. With `hosts` it is brokered: the sandbox never holds the value, only those ' +
+      'hosts get it. Setting a new value rotates it: an `env` secret is there from the next turn on, a brokered one ' +
+      'with the next request.',
     body: SecretPut,
     bodyExample: { value: 'ghp_exampleToken', hosts: ['api.github.com'] },
     replies: { 204: { description: 'It is set.', schema: null } },
