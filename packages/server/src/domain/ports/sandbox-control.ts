@@ -1,0 +1,54 @@
+import type { Readable, Writable } from 'node:stream';
+
+export interface SandboxCommand {
+  /** argv; the program is searched on the PATH of the sandbox. */
+  command: string[];
+  /** Beside the agent's own environment, over which it wins. */
+  env?: Record<string, string>;
+  /** A path inside; `/workspace` when absent. */
+  cwd?: string;
+  /** Given: the command gets a pseudo-terminal of this size, its output is one stream, and `stderr` stays empty. */
+  terminal?: { columns: number; rows: number };
+}
+
+export interface SandboxProcessExit {
+  /** Null when a signal ended it, and when its end is not known: then both are null. */
+  code: number | null;
+  signal: string | null;
+}
+
+/**
+ * A command that runs in a sandbox. Streams hold back: what nobody reads is not produced. The command leads a process
+ * group, which ends when the streams are destroyed, when the service ends, and with the sandbox.
+ */
+export interface SandboxProcess {
+  /** Ending it ends the command's input; with a terminal it types ^D. */
+  stdin: Writable;
+  /** Raw bytes. Ends when the last process that holds it has closed it, or shortly after the command's exit. */
+  stdout: Readable;
+  stderr: Readable;
+  /** Resolves after the last byte of both outputs was handed over. Never rejects. */
+  exited: Promise<SandboxProcessExit>;
+  /** Without a terminal it does nothing. */
+  resize(columns: number, rows: number): void;
+  /** Sends a signal (`SIGTERM` when absent) to the process group. */
+  kill(signal?: string): void;
+}
+
+/** Why a command could not be started. `message` is safe to show. */
+export class SandboxControlError extends Error {
+  /** `not_found`: no such program. `limit`: too many at once. `failed`: everything else. `gone`: the sandbox ended. */
+  readonly code: 'not_found' | 'limit' | 'failed' | 'gone';
+
+  constructor(code: SandboxControlError['code'], message: string) {
+    super(message);
+    this.name = 'SandboxControlError';
+    this.code = code;
+  }
+}
+
+/** The control channel of one running sandbox (docs/design/control-channel.md). What comes through it is hostile. */
+export interface SandboxControl {
+  /** Resolves once the command runs; rejects with SandboxControlError. */
+  exec(command: SandboxCommand): Promise<SandboxProcess>;
+}

@@ -1,0 +1,51 @@
+import type { SandboxStats } from '../domain/ports/sandbox.ts';
+import type { SandboxControl } from '../domain/ports/sandbox-control.ts';
+
+/** `frozen` is running, with its processes stopped where they are; any use thaws it. */
+export type HostedState = 'stopped' | 'starting' | 'running' | 'frozen' | 'stopping' | 'failed';
+
+export interface HostedSandbox {
+  agentId: string;
+  state: HostedState;
+  /** Null when there is none. */
+  sandboxId: string | null;
+  since: Date | null;
+  /** Conversations whose turns are in it now. */
+  runningTurns: number;
+  /** Null unless it runs here. */
+  stats: SandboxStats | null;
+  /** Why it ended or failed, for people. */
+  reason: string | null;
+}
+
+export interface SandboxLogLine {
+  /** Grows with each line of a sandbox; a cursor is `sandboxId` and this number. */
+  sandboxId: string;
+  number: number;
+  at: Date;
+  text: string;
+}
+
+/**
+ * The sandboxes of this host, as the surface sees them; the runtime implements it. Who may ask is checked before. Calls
+ * that need a sandbox reject with DomainError (`sandbox_unavailable`, `deployment_missing`, …).
+ */
+export interface SandboxHost {
+  state(agentId: string): Promise<HostedSandbox>;
+  /** Resolves when it runs. Idempotent. */
+  start(agentId: string): Promise<HostedSandbox>;
+  /**
+   * Ends it when its turns have ended, gracefully; `kill` at once. Turns that are in it are cancelled by neither: the one
+   * waits for them, the other has them tried again. Resolves when it is gone. Idempotent.
+   */
+  stop(agentId: string): Promise<HostedSandbox>;
+  restart(agentId: string): Promise<HostedSandbox>;
+  kill(agentId: string): Promise<HostedSandbox>;
+  /** Starts or thaws it when needed. A command that runs counts as use: it is neither frozen nor stopped meanwhile. */
+  control(agentId: string): Promise<SandboxControl>;
+  /** The lines that are kept (bounded), oldest first, after the given one. `follow` stays open for what comes. */
+  logs(
+    agentId: string,
+    options: { after: { sandboxId: string; number: number } | null; follow: boolean; signal: AbortSignal },
+  ): AsyncIterable<SandboxLogLine>;
+}
