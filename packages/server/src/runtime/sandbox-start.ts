@@ -61,6 +61,7 @@ export interface StartedSandbox {
 const INITIALIZE_MS = 60_000;
 const OPEN_FILES = 4_096;
 const MIB = 1024 * 1024;
+const ATTACHED = { detached: false, transparentEgress: false };
 
 export function sandboxLimits(own: StartDependencies['limits'], manifest: Manifest): SandboxLimits {
   const asked = manifest.limits;
@@ -124,7 +125,15 @@ export async function startSandbox(deps: StartDependencies, wish: SandboxWish): 
       memoryBytes: limits.memoryBytes,
     });
     const volumeDir = join(deps.paths.volumes, agentId);
-    sandbox = await deps.driver.start({ id, slot: wish.slot, volumeDir, runDir, ...launch, limits });
+    sandbox = await deps.driver.start({
+      id,
+      slot: wish.slot,
+      volumeDir,
+      runDir,
+      ...launch,
+      limits,
+      ...ATTACHED,
+    });
     const connection = await deps.connect(sandbox, { initializeTimeoutMs: INITIALIZE_MS });
     await records.running(id);
     return { id, sandbox, connection, cleanUp };

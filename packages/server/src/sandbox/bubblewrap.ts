@@ -14,13 +14,17 @@ import { inheritedDescriptors, prepareArea, type Area } from './area.ts';
 import { openCgroups, type Cgroups } from './cgroup/cgroups.ts';
 import type { Group } from './cgroup/group.ts';
 import { readMounts } from './cgroup/mounts.ts';
-import { launch, type Launched } from './launch.ts';
+import { closedStreams, launch, type Launched, type Streams } from './launch.ts';
 import { launchArguments } from './launch-args.ts';
-import { endingProcesses, gone, markedProcesses, startTime, tryKill } from './processes.ts';
-import { namespacePids } from './process-stats.ts';
+import { adoptedMonitor, childMonitor, type Monitor } from './monitor.ts';
+import { logFileIn } from './output-log.ts';
+import { endingProcesses, gone, isRunning, markedProcesses, startTime, tryKill } from './processes.ts';
 import { probe } from './probe.ts';
+import { currentBootId, Records } from './record.ts';
 import { setRlimits } from './rlimits.ts';
 import { BubblewrapSandbox } from './running.ts';
+import { Sampler } from './sampler.ts';
+import { openEveryAddress, transparentPrograms } from './transparent.ts';
 import { prepareRunDir, prepareVolume, removeVolume, type SandboxUser } from './volume.ts';
 
 export interface BubblewrapOptions {
@@ -39,6 +43,16 @@ export interface BubblewrapOptions {
 const FIRST_UID = 200_000;
 const GONE_TIMEOUT_MS = 10_000;
 
+interface SandboxParts {
+  id: string;
+  volumeDir: string;
+  monitor: Monitor;
+  streams: Streams;
+  logFile: string | null;
+  initPid: number;
+  group: Group | null;
+}
+
 interface Host {
   area: Area;
   cgroups: Cgroups;
@@ -52,6 +66,8 @@ export class BubblewrapDriver implements SandboxDriver {
   private readonly starting = new Set<string>();
   private readonly running = new Map<string, BubblewrapSandbox>();
   private readonly disks: DiskWatch;
+  private readonly records: Records;
+  private readonly sampler: Sampler;
   private host: Promise<Host> | null = null;
 
   constructor(options: BubblewrapOptions) {
@@ -64,6 +80,8 @@ export class BubblewrapDriver implements SandboxDriver {
       ...options,
     };
     this.disks = new DiskWatch(options.log);
+    this.records = new Records(options.areaDir);
+    this.sampler = new Sampler(options.log);
   }
 
   capabilities(): Promise<SandboxCapabilities> {
@@ -76,7 +94,8 @@ export class BubblewrapDriver implements SandboxDriver {
       ],
       areaDir,
       isRoot: this.isRoot,
-      enforced: async () => (await this.openHost()).cgroups.enforced,
+      cgroups: async () => (await this.openHost()).cgroups,
+      transparentEgress: this.isRoot && transparentPrograms().length === 0,
     });
   }
 
@@ -101,6 +120,7 @@ export class BubblewrapDriver implements SandboxDriver {
     prepareRunDir(spec.runDir, user);
     const quota = await quotaFor(spec.volumeDir, spec.limits.diskBytes);
     const group = host.cgroups.hierarchies.length > 0 ? host.cgroups.group(spec.id) : null;
+    const logFile = spec.detached ? logFileIn(spec.runDir) : null;
     const launched = launch({
       bwrap: this.options.bwrapPath,
       args,
@@ -109,6 +129,7 @@ export class BubblewrapDriver implements SandboxDriver {
       filterFile: host.area.filterFile,
       user,
       leaking: host.leaking,
+      detached: logFile === null ? null : { logFile, statusFile: this.records.statusFile(spec.id) },
     });
     try {
       group?.create(spec.limits);
@@ -116,8 +137,16 @@ export class BubblewrapDriver implements SandboxDriver {
       const initPid = await launched.initPid;
       const { enforced } = host.cgroups;
       const rlimits = { limits: spec.limits, enforced, fileBytes: quota.fileBytes };
-      await Promise.all([setRlimits(this.options.prlimitPath, initPid, rlimits, user), group?.join(initPid)]);
-      const sandbox = this.adopt(spec, launched, initPid, group, quota);
+      await Promise.all([
+        setRlimits(this.options.prlimitPath, initPid, rlimits, user),
+        group?.join(initPid),
+        spec.transparentEgress ? openEveryAddress(initPid) : null,
+      ]);
+      if (logFile !== null) this.record(spec, launched, initPid, group, logFile);
+      const monitor = childMonitor(launched.child);
+      const { streams } = launched;
+      const parts = { id: spec.id, volumeDir: spec.volumeDir, monitor, streams, logFile, initPid, group };
+      const sandbox = this.keep(parts, quota);
       launched.release();
       return sandbox;
     } catch (error) {
@@ -125,26 +154,61 @@ export class BubblewrapDriver implements SandboxDriver {
     }
   }
 
-  private adopt(
+  async adopt(id: string): Promise<RunningSandbox | null> {
+    const here = this.running.get(id);
+    if (here) return here;
+    const record = isId(id) ? this.records.read(id) : null;
+    if (!record || record.bootId !== currentBootId()) return null;
+    if (!isRunning(record.initPid, record.initSince)) return null;
+    const { cgroups } = await this.openHost();
+    const group = record.hasGroup ? cgroups.group(id) : null;
+    // Without its group nobody would hold it to its limits.
+    if (group && (cgroups.hierarchies.length === 0 || !group.exists())) return null;
+    const quota = await quotaFor(record.volumeDir, record.limits.diskBytes);
+    // Meanwhile somebody else may have taken it up.
+    const meanwhile = this.running.get(id);
+    if (meanwhile) return meanwhile;
+    const monitor = adoptedMonitor(
+      { pid: record.initPid, since: record.initSince },
+      { pid: record.monitorPid, since: record.monitorSince },
+      this.records.exitCodeReader(id),
+    );
+    const { volumeDir, logFile, initPid } = record;
+    return this.keep({ id, volumeDir, monitor, streams: closedStreams(), logFile, initPid, group }, quota);
+  }
+
+  /** Written before the program runs, so that a service that dies right now leaves what the next one needs. */
+  private record(
     spec: SandboxSpec,
     launched: Launched,
     initPid: number,
     group: Group | null,
-    quota: Quota,
-  ): BubblewrapSandbox {
-    const sandbox = new BubblewrapSandbox({
+    logFile: string,
+  ): void {
+    const monitorPid = launched.child.pid ?? 0;
+    const [initSince, monitorSince] = [startTime(initPid), startTime(monitorPid)];
+    if (initSince === null || monitorSince === null) throw new Error('bwrap has ended.');
+    this.records.write({
       id: spec.id,
-      child: launched.child,
-      initPid,
-      group,
-      onEnd: () => this.forget(spec.id),
-    });
-    this.running.set(spec.id, sandbox);
-    this.disks.add({
-      id: spec.id,
+      bootId: currentBootId(),
+      ...{ initPid, initSince, monitorPid, monitorSince },
       volumeDir: spec.volumeDir,
+      logFile,
+      limits: spec.limits,
+      hasGroup: group !== null,
+    });
+  }
+
+  private keep(parts: SandboxParts, quota: Quota): BubblewrapSandbox {
+    const { id } = parts;
+    const sandbox = new BubblewrapSandbox({ ...parts, onEnd: () => this.forget(id) });
+    this.running.set(id, sandbox);
+    this.sampler.add(sandbox);
+    this.disks.add({
+      id,
+      volumeDir: parts.volumeDir,
       quota,
-      pids: () => group?.pids() ?? namespacePids(initPid),
+      pids: () => sandbox.pids(),
       end: () => void sandbox.end('disk_full'),
     });
     return sandbox;
@@ -156,7 +220,9 @@ export class BubblewrapDriver implements SandboxDriver {
     const marked = markedProcesses().flatMap(({ mark }) =>
       mark.startsWith(prefix) ? [mark.slice(prefix.length)] : [],
     );
-    return [...new Set([...this.running.keys(), ...host.cgroups.list(), ...marked])].filter(isId);
+    return [
+      ...new Set([...this.running.keys(), ...host.cgroups.list(), ...marked, ...this.records.list()]),
+    ].filter(isId);
   }
 
   async remove(id: string): Promise<void> {
@@ -169,21 +235,26 @@ export class BubblewrapDriver implements SandboxDriver {
     const host = await this.openHost();
     await this.endMarked(id);
     await host.cgroups.group(id).destroy();
+    this.records.remove(id);
   }
 
   removeVolume(volumeDir: string): Promise<void> {
     return removeVolume(volumeDir);
   }
 
-  /** Ends every sandbox of this process and takes away the empty folders that held their cgroups. */
+  /** Ends every sandbox that is not detached; those live on. Takes away the empty folders that held the cgroups. */
   async close(): Promise<void> {
-    await Promise.all([...this.running.values()].map((sandbox) => sandbox.kill()));
+    const attached = [...this.running.values()].filter((sandbox) => sandbox.logFile === null);
+    await Promise.all(attached.map((sandbox) => sandbox.kill()));
+    this.sampler.close();
     (await this.host?.catch(() => null))?.cgroups.close();
   }
 
   private forget(id: string): void {
     this.running.delete(id);
+    this.sampler.remove(id);
     this.disks.remove(id);
+    this.records.remove(id);
   }
 
   private userOf(slot: number): SandboxUser {
@@ -214,6 +285,7 @@ export class BubblewrapDriver implements SandboxDriver {
     // Before its program runs, bwrap's init does not yet die with its monitor.
     await this.endMarked(id);
     await group?.destroy();
+    this.records.remove(id);
     return new Error(`The sandbox did not start: ${(await said).trim() || String(error)}`, { cause: error });
   }
 

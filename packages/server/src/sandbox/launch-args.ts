@@ -2,8 +2,11 @@ import { join } from 'node:path';
 import type { SandboxSpec } from '../domain/ports/sandbox.ts';
 import type { Area } from './area.ts';
 
-/** Descriptors that bwrap is started with; it closes each before the sandbox's own program runs. */
-export const fds = { args: 3, seccomp: 4, info: 5, block: 6 } as const;
+/**
+ * Descriptors that bwrap is started with; it closes each before the sandbox's own program runs. `status` is a file, which
+ * only detached sandboxes have.
+ */
+export const fds = { args: 3, seccomp: 4, info: 5, block: 6, status: 7 } as const;
 
 const MIB = 1024 * 1024;
 /** The kernel takes at most a quarter of the stack limit (8 MiB) as arguments and environment. */
@@ -25,7 +28,8 @@ export function launchArguments(spec: SandboxSpec, area: Area): Buffer {
     ...namespaces,
     '--disable-userns',
     ...['--uid', '1000', '--gid', '1000', '--hostname', 'agent'],
-    ...['--cap-drop', 'ALL', '--new-session', '--die-with-parent', '--clearenv'],
+    ...['--cap-drop', 'ALL', '--new-session', '--clearenv'],
+    ...(spec.detached ? ['--json-status-fd', String(fds.status)] : ['--die-with-parent']),
     ...Object.entries(spec.env).flatMap(([name, value]) => ['--setenv', name, value]),
     ...area.rootArgs,
     ...['--proc', '/proc'],

@@ -1,14 +1,21 @@
-import { spawn, type ChildProcessByStdio, type StdioOptions } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
-import type { Readable, Writable } from 'node:stream';
+import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { PassThrough, Readable, type Writable } from 'node:stream';
 import { fds } from './launch-args.ts';
+import { openLog } from './output-log.ts';
 import { started } from './started.ts';
 import type { SandboxUser } from './volume.ts';
 
-export type Child = ChildProcessByStdio<Writable, Readable, Readable>;
+/** The streams of the sandbox's first program. */
+export interface Streams {
+  stdin: Writable;
+  stdout: Readable;
+  stderr: Readable;
+}
 
 export interface Launched {
-  child: Child;
+  child: ChildProcess;
+  streams: Streams;
   /** Host pid of the sandbox's own init, once its namespaces exist; its program does not run before `release`. */
   initPid: Promise<number>;
   release(): void;
@@ -27,37 +34,46 @@ export interface LaunchRequest {
   user: SandboxUser;
   /** Descriptors of the service that would leak into the sandbox, see `inheritedDescriptors`. */
   leaking: number[];
+  /** Files of a sandbox that outlives the service: its output, and what bwrap tells of its end. */
+  detached: { logFile: string; statusFile: string } | null;
 }
 
 export const MARK_VARIABLE = 'BERTH_SANDBOX';
 
 /** Starts bwrap and stops it right before the sandbox's program, so that limits can be set without a race. */
 export function launch(request: LaunchRequest): Launched {
-  const filter = openSync(request.filterFile, 'r');
+  const files = openFiles(request);
   try {
     const child = started(
       spawn(request.bwrap, commandLine(request), {
         env: {},
         cwd: '/',
         ...request.user,
-        stdio: stdio(filter, request.leaking),
-      }) as Child,
+        // A session of its own, so that a key pressed in the service's terminal does not end it.
+        detached: request.detached !== null,
+        stdio: stdio(files, request.leaking),
+      }),
     );
     const pipe = (fd: number): NodeJS.ReadWriteStream => child.stdio[fd] as unknown as NodeJS.ReadWriteStream;
     for (const fd of [fds.args, fds.info, fds.block]) pipe(fd).on('error', () => {});
     pipe(fds.args).end(request.args);
     let isReleased = false;
+    const streams = request.detached ? closedStreams() : (child as Streams & ChildProcess);
+    const words = (): Promise<string> | string =>
+      request.detached ? readFileSync(request.detached.logFile, 'utf8') : readAll(streams.stderr);
     // Read no earlier, since this stream is the sandbox's later; and no later, since Node then lets the rest flow away.
     const said = new Promise<string>((resolve) => {
       child.once('error', () => resolve(''));
-      child.once('exit', () => resolve(isReleased ? '' : readAll(child.stderr)));
+      child.once('exit', () => resolve(isReleased ? '' : words()));
     });
     return {
       child,
+      streams,
       initPid: readInitPid(child, pipe(fds.info)),
       release: () => {
         isReleased = true;
         pipe(fds.block).end('x');
+        if (request.detached) child.unref();
       },
       abort: () => {
         child.kill('SIGKILL');
@@ -65,29 +81,60 @@ export function launch(request: LaunchRequest): Launched {
       },
     };
   } finally {
-    closeSync(filter);
+    for (const fd of Object.values(files)) if (fd !== null) closeSync(fd);
   }
+}
+
+interface OpenFiles {
+  filter: number;
+  log: number | null;
+  status: number | null;
+}
+
+function openFiles({ filterFile, detached }: LaunchRequest): OpenFiles {
+  const filter = openSync(filterFile, 'r');
+  if (!detached) return { filter, log: null, status: null };
+  try {
+    return { filter, log: openLog(detached.logFile), status: openSync(detached.statusFile, 'w', 0o600) };
+  } catch (error) {
+    closeSync(filter);
+    throw error;
+  }
+}
+
+/** Those of a sandbox that nobody holds the ends of. */
+export function closedStreams(): Streams {
+  const stdin = new PassThrough();
+  stdin.end();
+  stdin.resume();
+  return { stdin, stdout: Readable.from([]), stderr: Readable.from([]) };
 }
 
 /** The mark is set before the other arguments, whose `--clearenv` takes it out of the sandbox's environment again. */
 function commandLine(request: LaunchRequest): string[] {
-  const closeLeaking = request.leaking.flatMap((fd) => (isOurs(fd) ? [] : ['--args', String(fd)]));
+  const own = ownDescriptors(request.detached !== null);
+  const closeLeaking = request.leaking.flatMap((fd) => (fd < own ? [] : ['--args', String(fd)]));
   const args = ['--args', String(fds.args)];
   return ['--setenv', MARK_VARIABLE, request.mark, ...closeLeaking, ...args, '--', ...request.command];
 }
 
 /** Leaking descriptors are covered with /dev/null, which bwrap reads as a list of no arguments and then closes. */
-function stdio(filter: number, leaking: number[]): StdioOptions {
-  const list: (number | 'pipe' | 'ignore')[] = ['pipe', 'pipe', 'pipe', 'pipe', filter, 'pipe', 'pipe'];
+function stdio({ filter, log, status }: OpenFiles, leaking: number[]): StdioOptions {
+  const list: (number | 'pipe' | 'ignore')[] = [
+    ...(log === null ? (['pipe', 'pipe', 'pipe'] as const) : ['ignore' as const, log, log]),
+    ...['pipe' as const, filter, 'pipe' as const, 'pipe' as const],
+    ...(status === null ? [] : [status]),
+  ];
+  const own = list.length;
   for (const fd of leaking) {
-    if (isOurs(fd)) continue;
+    if (fd < own) continue;
     while (list.length < fd) list.push('ignore');
     list[fd] = devNull();
   }
   return list;
 }
 
-const isOurs = (fd: number): boolean => fd <= fds.block;
+const ownDescriptors = (isDetached: boolean): number => (isDetached ? fds.status : fds.block) + 1;
 
 let devNullFd: number | null = null;
 function devNull(): number {
@@ -95,7 +142,7 @@ function devNull(): number {
 }
 
 /** The information is JSON that arrives in several writes. */
-function readInitPid(child: Child, info: NodeJS.ReadWriteStream): Promise<number> {
+function readInitPid(child: ChildProcess, info: NodeJS.ReadWriteStream): Promise<number> {
   const found = new Promise<number>((resolve, reject) => {
     let text = '';
     info.on('data', (chunk: Buffer) => {

@@ -13,15 +13,17 @@ export interface ProbeRequest {
   programs: { path: string; debianPackage: string }[];
   areaDir: string;
   isRoot: boolean;
-  /** Limits that cgroups enforce; asked after the trial, which opens them. */
-  enforced: () => Promise<readonly Controller[]>;
+  /** What cgroups give; asked after the trial, which opens them. */
+  cgroups: () => Promise<{ enforced: readonly Controller[]; canFreeze: boolean }>;
+  transparentEgress: boolean;
 }
 
 /** Starts a real sandbox with a trivial program and reports what this host gives. Never throws. */
 export async function probe(request: ProbeRequest): Promise<SandboxCapabilities> {
   const missing = missingPrograms(request.programs);
   const problems = missing.length > 0 ? missing : await trial(request);
-  const enforced = await request.enforced().catch((): readonly Controller[] => []);
+  const none = { enforced: [] as readonly Controller[], canFreeze: false };
+  const { enforced, canFreeze } = await request.cgroups().catch(() => none);
   const grade = (controller: Controller, otherwise: LimitGrade): LimitGrade =>
     enforced.includes(controller) ? 'hard' : otherwise;
   return {
@@ -34,8 +36,14 @@ export async function probe(request: ProbeRequest): Promise<SandboxCapabilities>
       cpu: grade('cpu', 'none'),
       pids: grade('pids', 'per-process'),
       disk: 'watched',
+      openFiles: 'per-process',
+      output: 'watched',
     },
     accounting: enforced.includes('memory'),
+    freeze: canFreeze,
+    detached: true,
+    ownUser: request.isRoot,
+    transparentEgress: request.transparentEgress,
     notes: [
       request.isRoot
         ? 'Each agent runs under a host user of its own.'
@@ -71,6 +79,8 @@ async function trial({ driver, areaDir, isRoot }: ProbeRequest): Promise<string[
       command: ['/bin/true'],
       env: {},
       limits: { memoryBytes: 128 * MIB, cpus: 1, pids: 32, diskBytes: 16 * MIB, openFiles: 64 },
+      detached: false,
+      transparentEgress: false,
     });
     const timer = setTimeout(() => void sandbox.kill(), TRIAL_TIMEOUT_MS);
     let said = '';

@@ -2,6 +2,9 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import type { SandboxStats } from '../domain/ports/sandbox.ts';
 import { allPids, statFields } from './processes.ts';
 
+/** What can be read at one moment. */
+export type Usage = Omit<SandboxStats, 'memoryByteSeconds'>;
+
 /** Clock ticks a second in /proc; USER_HZ is 100 on every architecture that we run on. */
 const TICK_MICROS = 10_000;
 
@@ -12,8 +15,8 @@ export function namespacePids(initPid: number): number[] {
 }
 
 /** What /proc tells where cgroups cannot be used: approximate, since a process may end between two looks. */
-export function processStats(initPid: number): SandboxStats {
-  const stats: SandboxStats = { cpuMicros: 0, memoryBytes: 0, pids: 0 };
+export function processStats(initPid: number): Usage {
+  const stats: Usage = { cpuMicros: 0, memoryBytes: 0, pids: 0 };
   for (const pid of namespacePids(initPid)) {
     const fields = statFields(pid);
     if (!fields) continue;

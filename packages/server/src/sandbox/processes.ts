@@ -17,6 +17,12 @@ export function statFields(pid: number): string[] | null {
   }
 }
 
+/** Whether the process told by pid and start time still is one and no zombie. */
+export function isRunning(pid: number, since: string): boolean {
+  const fields = statFields(pid);
+  return fields !== null && fields[0] !== 'Z' && fields[0] !== 'X' && fields[19] === since;
+}
+
 export function allPids(): number[] {
   return readdirSync('/proc').flatMap((name) => (/^\d+$/.test(name) ? [Number(name)] : []));
 }
@@ -59,9 +65,9 @@ export async function gone(pid: number, since: string | null, timeoutMs: number)
   }
 }
 
-export function tryKill(pid: number): void {
+export function tryKill(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
   try {
-    process.kill(pid, 'SIGKILL');
+    process.kill(pid, signal);
   } catch {
     // It ended by itself.
   }

@@ -116,6 +116,19 @@ describe('attacks from inside a sandbox are refused', () => {
     assert.deepEqual([exit.reason, exit.code], ['exit', 0]);
   });
 
+  test('an out-of-memory kill of a tool does not make a later kill of the program one', async () => {
+    const sandbox = await fx.start(
+      'perl -e \'$x .= "a" x 1000000 while 1\'; echo survived; read line; kill -9 $$',
+    );
+    await lineOf(sandbox.stdout, (line) => line === 'survived');
+    // As the driver does once a second.
+    (sandbox as BubblewrapSandbox).sample();
+    sandbox.stdin.write('go\n');
+    const exit = await sandbox.exited;
+    assert.equal(exit.reason, 'exit');
+    assert.equal(exit.code, 137);
+  });
+
   test('the temporary folders are bounded', async () => {
     const { stderr } = await fx.run(
       'head -c 300M /dev/zero > /dev/shm/x; ls -s /dev/shm/x >&2; rm /dev/shm/x',

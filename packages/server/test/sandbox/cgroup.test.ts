@@ -40,9 +40,10 @@ describe('cgroup layouts', () => {
     file('cgroup.subtree_control', '');
     // A kernel answers with the names; the plain file keeps the request.
     file('berth-t/cgroup.subtree_control', 'cpu memory pids\n');
+    file('berth-t/cgroup.freeze', '0\n');
     const found = findHierarchies(options([version2()]));
     assert.deepEqual(found, [
-      { version: 2, parent: join(root, 'berth-t'), controllers: ['memory', 'cpu', 'pids'] },
+      { version: 2, parent: join(root, 'berth-t'), controllers: ['memory', 'cpu', 'pids'], freezes: true },
     ]);
     assert.equal(text('cgroup.subtree_control'), '+memory +cpu +pids');
     assert.ok(Number(text('berth-t/memory.max')) > 0);
@@ -60,10 +61,29 @@ describe('cgroup layouts', () => {
     file('berth-t/one/pids.current', '7\n');
     file('berth-t/one/cgroup.procs', '11\n12\n');
     assert.equal(group.oomKills(), 1);
-    assert.deepEqual(group.stats(), { cpuMicros: 4321, memoryBytes: 1024, pids: 7 });
+    assert.deepEqual(group.usage(), { cpuMicros: 4321, memoryBytes: 1024, pids: 7 });
     assert.deepEqual(group.pids(), [11, 12]);
+    file('berth-t/one/cgroup.events', 'populated 1\nfrozen 1\n');
+    await group.freeze();
+    assert.equal(text('berth-t/one/cgroup.freeze'), '1');
+    assert.equal(group.isFrozen(), true);
+    group.thaw();
+    assert.equal(text('berth-t/one/cgroup.freeze'), '0');
     group.kill();
     assert.equal(text('berth-t/one/cgroup.kill'), '1');
+  });
+
+  test('version 1 freezes by its freezer, and a kill thaws, since it would wait otherwise', async () => {
+    const mount: CgroupMount = { version: 1, mountPoint: root, root: '/', controllers: ['freezer'] };
+    const found = findHierarchies(options([mount]));
+    const group = new Group(found, 'one');
+    assert.equal(group.canFreeze, true);
+    file('berth-t/one/freezer.state', 'THAWED\n');
+    assert.equal(group.isFrozen(), false);
+    await group.freeze();
+    assert.equal(text('berth-t/one/freezer.state'), 'FROZEN');
+    group.kill();
+    assert.equal(text('berth-t/one/freezer.state'), 'THAWED');
   });
 
   test('version 2 without controllers claims no limit', () => {
@@ -107,8 +127,8 @@ describe('cgroup layouts', () => {
     file('memory/berth-t/one/memory.stat', 'cache 9\ntotal_rss 2048\ntotal_shmem 2\n');
     file('cpu/berth-t/one/cpuacct.usage', '5000000\n');
     assert.equal(group.oomKills(), 3);
-    assert.equal(group.stats().cpuMicros, 5000);
-    assert.equal(group.stats().memoryBytes, 2050);
+    assert.equal(group.usage().cpuMicros, 5000);
+    assert.equal(group.usage().memoryBytes, 2050);
   });
 
   test('without root the delegated folder of the service is used, also after the service moved to a leaf of it', () => {

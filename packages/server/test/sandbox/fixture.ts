@@ -56,6 +56,8 @@ export function fixture(options: Partial<BubblewrapOptions> = {}): Fixture {
       command,
       env: { PATH: '/usr/bin:/bin', HOME: '/home/agent' },
       limits: { memoryBytes: 256 * MIB, cpus: 1, pids: 64, diskBytes: 64 * MIB, openFiles: 256 },
+      detached: false,
+      transparentEgress: false,
       ...changes,
     };
     volumes.add(made.volumeDir);

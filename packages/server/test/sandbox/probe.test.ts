@@ -72,7 +72,14 @@ test(
 test('the grades without cgroups claim no more than rlimits do', async () => {
   await withFixture({ useCgroups: false }, async (fx) => {
     const { limits, accounting, notes } = await fx.driver.capabilities();
-    assert.deepEqual(limits, { memory: 'per-process', cpu: 'none', pids: 'per-process', disk: 'watched' });
+    assert.deepEqual(limits, {
+      memory: 'per-process',
+      cpu: 'none',
+      pids: 'per-process',
+      disk: 'watched',
+      openFiles: 'per-process',
+      output: 'watched',
+    });
     assert.equal(accounting, false);
     assert.match(notes.join('\n'), /cgroup limits of memory, cpu, pids cannot be set.*640 MiB/s);
   });

@@ -8,7 +8,7 @@ import type { BubblewrapSandbox } from '../../src/sandbox/running.ts';
 import { lineOf } from './fixture.ts';
 import { silentLog } from '../support/log.ts';
 
-const [folder = '', name = '', cgroups = ''] = process.argv.slice(2);
+const [folder = '', name = '', cgroups = '', mode = 'attached'] = process.argv.slice(2);
 const driver = createBubblewrap({
   areaDir: join(folder, 'area'),
   name,
@@ -17,6 +17,7 @@ const driver = createBubblewrap({
 });
 const script =
   'trap "" TERM HUP; setsid sh -c "trap \'\' HUP TERM; sleep 1000" & ls -l /proc/self/fd /proc/1/fd | grep -c /dev/null; exec sleep 1000';
+const patient = 'echo up; while [ ! -e go ]; do sleep 0.05; done; exit 5';
 for (const slot of [1, 2, 3]) {
   const id = newId();
   const runDir = join(folder, `run-${id}`);
@@ -27,11 +28,13 @@ for (const slot of [1, 2, 3]) {
     volumeDir: join(folder, `volume-${slot}`),
     runDir,
     binds: [],
-    command: ['/bin/sh', '-c', script],
+    command: ['/bin/sh', '-c', mode === 'detached' ? patient : script],
     env: { PATH: '/usr/bin:/bin' },
     limits: { memoryBytes: 64 << 20, cpus: 1, pids: 32, diskBytes: 64 << 20, openFiles: 64 },
+    detached: mode === 'detached',
+    transparentEgress: false,
   })) as BubblewrapSandbox;
-  const leaked = await lineOf(sandbox.stdout, (line) => /^\d+$/.test(line));
+  const leaked = mode === 'detached' ? '' : await lineOf(sandbox.stdout, (line) => /^\d+$/.test(line));
   process.stdout.write(`${JSON.stringify({ id, initPid: sandbox.initPid, leaked })}\n`);
 }
 process.stdout.write('ready\n');

@@ -22,6 +22,8 @@ export class FakeSandbox implements RunningSandbox {
   readonly stdin = new PassThrough();
   readonly stdout = new PassThrough();
   readonly stderr = new PassThrough();
+  readonly logFile = null;
+  isFrozen = false;
   readonly exited: Promise<SandboxExit>;
   readonly sessions = new Map<string, string>();
   end!: (exit: SandboxExit) => void;
@@ -33,7 +35,19 @@ export class FakeSandbox implements RunningSandbox {
   }
 
   async stats() {
-    return { cpuMicros: 0, memoryBytes: 0, pids: 1 };
+    return { cpuMicros: 0, memoryBytes: 0, memoryByteSeconds: 0, pids: 1 };
+  }
+
+  async freeze(): Promise<void> {
+    this.isFrozen = true;
+  }
+
+  async thaw(): Promise<void> {
+    this.isFrozen = false;
+  }
+
+  stop(): Promise<SandboxExit> {
+    return this.kill();
   }
 
   kill(): Promise<SandboxExit> {
@@ -70,6 +84,7 @@ export function fakeDriver(): FakeDriver {
       void sandbox.exited.then(() => driver.live.delete(spec.id));
       return sandbox;
     },
+    adopt: async (id) => driver.live.get(id) ?? null,
     list: async () => [...driver.live.keys()],
     async remove(id) {
       await driver.live.get(id)?.kill();

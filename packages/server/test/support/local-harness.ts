@@ -97,21 +97,27 @@ export function startProcess(argv: string[], cwd: string, env: Record<string, st
     child.on('error', () => resolve({ reason: 'exit', code: 127, signal: null }));
     child.on('close', (code, signal) => resolve({ reason: signal ? 'killed' : 'exit', code, signal }));
   });
+  const kill = (): Promise<SandboxExit> => {
+    try {
+      if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL');
+    } catch {
+      // It has ended already.
+    }
+    return exited;
+  };
   return {
     id: `local-${child.pid}`,
     stdin: child.stdin,
     stdout: child.stdout,
     stderr: child.stderr,
+    logFile: null,
     exited,
-    stats: async () => ({ cpuMicros: 0, memoryBytes: 0, pids: 1 }),
-    kill: () => {
-      try {
-        if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL');
-      } catch {
-        // It has ended already.
-      }
-      return exited;
-    },
+    stats: async () => ({ cpuMicros: 0, memoryBytes: 0, memoryByteSeconds: 0, pids: 1 }),
+    isFrozen: false,
+    freeze: async () => undefined,
+    thaw: async () => undefined,
+    stop: kill,
+    kill,
   };
 }
 

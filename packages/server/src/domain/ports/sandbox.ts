@@ -3,16 +3,33 @@ import type { Readable, Writable } from 'node:stream';
 /** What a driver really enforces here, found by a probe and never assumed. */
 export interface SandboxCapabilities {
   driver: string;
-  /** `kernel`: namespaces, no capabilities, seccomp, shared kernel. `none`: a plain process. */
-  isolation: 'none' | 'kernel' | 'user-kernel' | 'vm';
+  /**
+   * `none`: a plain process. `kernel`: namespaces, no capabilities, seccomp, the host's kernel. `user-kernel`: a kernel
+   * of its own in user space (gVisor). `vm`: a kernel of its own on virtual hardware.
+   */
+  isolation: Isolation;
   usable: boolean;
   /** Why not usable, and the exact remedy; empty when usable. */
   problems: string[];
-  limits: { memory: LimitGrade; cpu: LimitGrade; pids: LimitGrade; disk: LimitGrade };
-  /** Whether the CPU time and memory of a sandbox can be counted. */
+  limits: Record<LimitName, LimitGrade>;
+  /** Whether the CPU time and memory of a sandbox can be counted over its whole tree. */
   accounting: boolean;
+  /** Whether `freeze` and `thaw` work; otherwise they reject. */
+  freeze: boolean;
+  /** Whether a sandbox can outlive the service (`SandboxSpec.detached`) and be taken up by the next one (`adopt`). */
+  detached: boolean;
+  /** Whether each agent runs under a host user of its own. */
+  ownUser: boolean;
+  /** Whether `SandboxSpec.transparentEgress` can be given: every address then leads to the sandbox itself. */
+  transparentEgress: boolean;
   notes: string[];
 }
+
+/** From weak to strong. */
+export const isolationGrades = ['none', 'kernel', 'user-kernel', 'vm'] as const;
+export type Isolation = (typeof isolationGrades)[number];
+
+export type LimitName = 'memory' | 'cpu' | 'pids' | 'disk' | 'openFiles' | 'output';
 
 /** `hard`: enforced by the kernel over the whole tree. `per-process`: an rlimit. `watched`: measured and ended after. */
 export type LimitGrade = 'hard' | 'per-process' | 'watched' | 'none';
@@ -48,6 +65,13 @@ export interface SandboxSpec {
   /** The whole environment inside; nothing is inherited. Values never appear in any command line. */
   env: Record<string, string>;
   limits: SandboxLimits;
+  /**
+   * True: lives on when the service dies and can be adopted by the next one. Its standard input is empty, and what the
+   * first process writes goes to `RunningSandbox.logFile`. False: dies with the service; its three streams are given.
+   */
+  detached: boolean;
+  /** True: every IPv4 address and every port leads to the sandbox's own loopback device. See `capabilities`. */
+  transparentEgress: boolean;
 }
 
 export type SandboxExitReason = 'exit' | 'killed' | 'oom' | 'disk_full';
@@ -59,19 +83,40 @@ export interface SandboxExit {
 }
 
 export interface SandboxStats {
+  /** Since the start. */
   cpuMicros: number;
+  /** Now, without page cache. */
   memoryBytes: number;
+  /**
+   * Memory over time, sampled about once a second, since this process of the service started or adopted the sandbox.
+   * A frozen sandbox keeps its memory, so it goes on counting.
+   */
+  memoryByteSeconds: number;
+  /** Processes and threads. */
   pids: number;
 }
 
 export interface RunningSandbox {
   id: string;
+  /** Of a detached sandbox these three are closed from the beginning. */
   stdin: Writable;
   stdout: Readable;
   stderr: Readable;
+  /**
+   * Of a detached sandbox: the host file that gets both outputs of its first process. It is cut at its head when it
+   * grows beyond about a mebibyte, and goes with the sandbox's run directory. Null otherwise.
+   */
+  logFile: string | null;
   /** Resolves once the whole process tree is gone and nothing of it is left on the host but the volume. */
   exited: Promise<SandboxExit>;
   stats(): Promise<SandboxStats>;
+  /** Whether it is frozen, also by an earlier process of the service. */
+  readonly isFrozen: boolean;
+  /** Stops every process where it is; memory and files stay. Resolves when nothing runs any more. Idempotent. */
+  freeze(): Promise<void>;
+  thaw(): Promise<void>;
+  /** Asks every process to end (SIGTERM), and ends what is left after `graceMs`. Thaws first. Resolves with `exited`. */
+  stop(graceMs: number): Promise<SandboxExit>;
   /** Ends the whole tree, also processes that ignore signals or left their session. Resolves with `exited`. */
   kill(): Promise<SandboxExit>;
 }
@@ -81,6 +126,12 @@ export interface SandboxDriver {
   readonly name: string;
   capabilities(): Promise<SandboxCapabilities>;
   start(spec: SandboxSpec): Promise<RunningSandbox>;
+  /**
+   * Takes up a detached sandbox that an earlier process of the service started; null when it does not run (any more),
+   * was not detached, or cannot be told for sure. Limits, counting and `exited` go on as if it had been started here; the
+   * exit code may be unknown. What is not adopted is to be removed.
+   */
+  adopt(id: string): Promise<RunningSandbox | null>;
   /** The ids of the sandboxes of this installation that exist on this host, whoever started them. */
   list(): Promise<string[]>;
   /** Ends and removes what is left of a sandbox that an earlier process of the service started. Idempotent. */

@@ -17,6 +17,8 @@ export interface Cgroups {
   hierarchies: Hierarchy[];
   /** Limits that the kernel enforces over a whole sandbox. */
   enforced: Controller[];
+  /** Whether sandboxes can be frozen. */
+  canFreeze: boolean;
   group(id: string): Group;
   /** Names of groups that exist, whoever made them. */
   list(): string[];
@@ -32,6 +34,7 @@ export async function openCgroups(options: FindOptions): Promise<Cgroups> {
   return {
     hierarchies,
     enforced: limitControllers.filter((name) => hierarchies.some((one) => one.controllers.includes(name))),
+    canFreeze: hierarchies.some((one) => one.freezes),
     group: (id) => new Group(hierarchies, id),
     list: () => [...new Set(hierarchies.flatMap((one) => listFolders(one.parent)))],
     close: () => hierarchies.forEach((one) => tryRemoveFolder(one.parent)),

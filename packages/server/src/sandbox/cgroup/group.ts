@@ -2,13 +2,15 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { SandboxLimits, SandboxStats } from '../../domain/ports/sandbox.ts';
+import type { SandboxLimits } from '../../domain/ports/sandbox.ts';
+import type { Usage } from '../process-stats.ts';
 import { tryKill } from '../processes.ts';
-import { readNumber, readPids, tryWrite } from './files.ts';
+import { readNumber, readPids, readText, tryWrite } from './files.ts';
 import type { Controller, Hierarchy } from './hierarchy.ts';
 
 const CPU_PERIOD_US = 100_000;
 const EMPTY_TIMEOUT_MS = 10_000;
+const FREEZE_TIMEOUT_MS = 5000;
 
 /** The cgroup of one sandbox: a folder of the same name in every hierarchy that could be written. */
 export class Group {
@@ -39,6 +41,11 @@ export class Group {
     for (const { path } of this.folders) await writeFile(join(path, 'cgroup.procs'), String(pid));
   }
 
+  /** Whether its folders are there. */
+  exists(): boolean {
+    return this.folders.every(({ path }) => existsSync(path));
+  }
+
   pids(): number[] {
     return [...new Set(this.folders.flatMap(({ path }) => readPids(path)))];
   }
@@ -56,7 +63,7 @@ export class Group {
   }
 
   /** CPU time so far, memory without page cache, processes and threads. */
-  stats(): SandboxStats {
+  usage(): Usage {
     const memory = this.folderOf('memory');
     const pids = this.folderOf('pids');
     return {
@@ -64,6 +71,50 @@ export class Group {
       memoryBytes: memory ? memoryBytes(memory) : 0,
       pids: (pids && readNumber(join(pids.path, 'pids.current'))) ?? this.pids().length,
     };
+  }
+
+  get canFreeze(): boolean {
+    return this.freezer() !== undefined;
+  }
+
+  /** Asked of the kernel, since an earlier process of the service may have frozen it. */
+  isFrozen(): boolean {
+    const freezer = this.freezer();
+    if (!freezer) return false;
+    const { hierarchy, path } = freezer;
+    if (hierarchy.version === 2) return readNumber(join(path, 'cgroup.events'), 'frozen') === 1;
+    return readText(join(path, 'freezer.state'))?.trim() === 'FROZEN';
+  }
+
+  /** Resolves when nothing runs any more. A process that cannot be stopped right now (in a slow disk access) delays it. */
+  async freeze(): Promise<void> {
+    const deadline = Date.now() + FREEZE_TIMEOUT_MS;
+    this.setFrozen(true);
+    for (let waitMs = 1; !this.isFrozen(); waitMs = Math.min(waitMs * 2, 50)) {
+      if (Date.now() > deadline) {
+        this.thaw();
+        throw new Error('A sandbox could not be frozen within five seconds.');
+      }
+      await delay(waitMs);
+      // Version 1 does not go on by itself when a process was being born.
+      this.setFrozen(true);
+    }
+  }
+
+  thaw(): void {
+    this.setFrozen(false);
+  }
+
+  private setFrozen(frozen: boolean): void {
+    const freezer = this.freezer();
+    if (!freezer) return;
+    const { hierarchy, path } = freezer;
+    if (hierarchy.version === 2) tryWrite(join(path, 'cgroup.freeze'), frozen ? '1' : '0');
+    else tryWrite(join(path, 'freezer.state'), frozen ? 'FROZEN' : 'THAWED');
+  }
+
+  private freezer(): { hierarchy: Hierarchy; path: string } | undefined {
+    return this.folders.find(({ hierarchy }) => hierarchy.freezes);
   }
 
   /** Sends SIGKILL to everything inside. A version 2 group does that at once; elsewhere forking is closed first. */
@@ -75,6 +126,8 @@ export class Group {
     const pids = this.folderOf('pids');
     if (pids) tryWrite(join(pids.path, 'pids.max'), '0');
     for (const pid of this.pids()) tryKill(pid);
+    // Version 1 keeps even SIGKILL waiting while frozen; what wakes up now finds it first.
+    if (this.freezer()?.hierarchy.version === 1) this.thaw();
   }
 
   /** Kills until nothing is left, then removes the folders. Throws when something will not die within ten seconds. */

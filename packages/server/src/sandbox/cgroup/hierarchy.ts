@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { readPids, readText, tryMakeFolder, tryWrite } from './files.ts';
@@ -13,6 +14,8 @@ export interface Hierarchy {
   parent: string;
   /** Those of this hierarchy that limit our sandboxes; empty where it only counts and kills. */
   controllers: Controller[];
+  /** Whether a group of it can be frozen: version 2 from Linux 5.2 on, or the freezer controller of version 1. */
+  freezes: boolean;
 }
 
 /** The part of the machine's memory that all sandboxes together may take, so that the service keeps the rest. */
@@ -62,7 +65,9 @@ function openVersion1(
   const controllers = limitControllers.filter(
     (name) => missing.has(name) && mount.controllers.includes(name),
   );
-  const useful = controllers.length > 0 || (!isCounted && mount.controllers.includes('cpuacct'));
+  // Version 2 comes first and freezes by itself.
+  const freezes = !isCounted && mount.controllers.includes('freezer');
+  const useful = controllers.length > 0 || freezes || (!isCounted && mount.controllers.includes('cpuacct'));
   const base = useful ? baseOf(mount, options) : null;
   if (base === null) return null;
   const parent = join(base, options.name);
@@ -71,7 +76,7 @@ function openVersion1(
     tryWrite(join(parent, 'memory.use_hierarchy'), '1');
     tryWrite(join(parent, 'memory.limit_in_bytes'), String(sharedMemoryBytes()));
   }
-  return { version: 1, parent, controllers };
+  return { version: 1, parent, controllers, freezes };
 }
 
 function openVersion2(mount: CgroupMount, options: FindOptions): Hierarchy | null {
@@ -86,7 +91,7 @@ function openVersion2(mount: CgroupMount, options: FindOptions): Hierarchy | nul
   const enabled = words(readText(join(parent, 'cgroup.subtree_control')));
   const controllers = wanted.filter((name) => enabled.includes(name));
   if (controllers.includes('memory')) tryWrite(join(parent, 'memory.max'), String(sharedMemoryBytes()));
-  return { version: 2, parent, controllers };
+  return { version: 2, parent, controllers, freezes: existsSync(join(parent, 'cgroup.freeze')) };
 }
 
 /** Hands controllers down to a folder's children. A folder with processes refuses that, so those move to a leaf first. */

@@ -37,7 +37,8 @@ export function markFull(volumeDir: string): void {
  */
 export async function quotaFor(volumeDir: string, limitBytes: number): Promise<Quota> {
   const entries = Math.max(ENTRIES_MIN, Math.floor(limitBytes / BYTES_AN_ENTRY));
-  const whole = { bytes: limitBytes, entries, fileBytes: limitBytes };
+  // One file may be as large as the whole limit, and the folders around it take some blocks too.
+  const whole = { bytes: limitBytes + TOLERANCE_BYTES, entries, fileBytes: limitBytes };
   if (!existsSync(markOf(volumeDir))) return whole;
   const folders = foldersOf(volumeDir);
   const [usedBytes, usedEntries] = await Promise.all([

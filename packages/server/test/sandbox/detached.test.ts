@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import type { Readable } from 'node:stream';
+import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
+import { fixture, lineOf, until, type Fixture } from './fixture.ts';
+
+const detached = { detached: true };
+
+function logOf(sandbox: RunningSandbox): string {
+  return sandbox.logFile === null ? '' : readFileSync(sandbox.logFile, 'utf8');
+}
+
+describe('a detached sandbox', () => {
+  let fx: Fixture;
+  before(() => {
+    fx = fixture();
+  });
+  after(() => fx.close());
+
+  test('writes to its log file, has an empty input, and tells its exit code', async () => {
+    const sandbox = await fx.start('cat; echo out; echo err >&2; sleep 0.3; exit 7', detached);
+    await until(() => logOf(sandbox) === 'out\nerr\n', 'both outputs are in the log');
+    assert.deepEqual(await sandbox.exited, { reason: 'exit', code: 7, signal: null });
+    assert.ok(!(await fx.driver.list()).includes(sandbox.id));
+  });
+
+  test('is not ended by the close of its driver, and the next driver adopts it with its limits, counts and exit', async () => {
+    const script =
+      "perl -e '$t = times; while (times() - $t < 0.3) {}'; echo up; while [ ! -e go ]; do sleep 0.05; done; exit 9";
+    const started = await fx.start(script, { ...detached, slot: 2 });
+    await until(() => logOf(started).includes('up'), 'it is up');
+    const next = fixture({ areaDir: fx.areaDir, name: fx.name });
+    try {
+      assert.ok((await next.driver.list()).includes(started.id));
+      const adopted = await next.driver.adopt(started.id);
+      assert.ok(adopted);
+      assert.equal(await next.driver.adopt(started.id), adopted);
+      assert.equal(logOf(adopted), 'up\n');
+      assert.ok((await adopted.stats()).cpuMicros > 250_000);
+      assert.ok((await adopted.stats()).pids >= 2);
+      writeFileSync(join(fx.folder, 'volume-2/workspace/go'), '');
+      assert.deepEqual(await adopted.exited, { reason: 'exit', code: 9, signal: null });
+      await started.exited;
+      assert.equal(await next.driver.adopt(started.id), null);
+    } finally {
+      await next.close();
+    }
+  });
+
+  test('an adopted one can be killed, stopped and removed like any other', async () => {
+    const next = fixture({ areaDir: fx.areaDir, name: fx.name });
+    try {
+      const [killed, stopped, removed] = await Promise.all(
+        [4, 5, 6].map((slot) =>
+          fx.start('trap "exit 3" TERM; echo up; while :; do sleep 0.05; done', { ...detached, slot }),
+        ),
+      );
+      assert.ok(killed && stopped && removed);
+      for (const one of [killed, stopped, removed]) await until(() => logOf(one) === 'up\n', 'it is up');
+      const [a, b] = await Promise.all([next.driver.adopt(killed.id), next.driver.adopt(stopped.id)]);
+      assert.equal((await a!.kill()).reason, 'killed');
+      assert.deepEqual(await b!.stop(10_000), { reason: 'killed', code: 3, signal: null });
+      await next.driver.remove(removed.id);
+      for (const one of [killed, stopped, removed]) await one.exited;
+      const left = await next.driver.list();
+      for (const { id } of [killed, stopped, removed]) assert.ok(!left.includes(id));
+    } finally {
+      await next.close();
+    }
+  });
+
+  test('one that is not detached, has ended or never was cannot be adopted', async () => {
+    const next = fixture({ areaDir: fx.areaDir, name: fx.name });
+    try {
+      const attached = await fx.start('exec cat');
+      assert.equal(await next.driver.adopt(attached.id), null);
+      await attached.kill();
+      assert.equal(await next.driver.adopt(attached.id), null);
+      assert.equal(await next.driver.adopt('../../etc/passwd'), null);
+    } finally {
+      await next.close();
+    }
+  });
+
+  test('a flooded log stays small and keeps what was written last', async () => {
+    const sandbox = await fx.start(
+      'perl -e \'for (1 .. 200000) { print "line $_ of many that fill the log\\n" }\'; echo last; sleep 100',
+      detached,
+    );
+    await until(() => logOf(sandbox).endsWith('\nlast\n'), 'the last line is there');
+    await until(() => statSync(sandbox.logFile!).size <= 1024 * 1024, 'the log was cut');
+    assert.match(logOf(sandbox), /\nline 200000 of many that fill the log\nlast\n$/);
+    await sandbox.kill();
+  });
+
+  test('the log cannot be opened from inside by its path or through /proc', async () => {
+    const sandbox = await fx.start(
+      'echo x > /run/berth/output.log; head -c 1 /dev/zero > /proc/self/fd/1 2>/dev/null && echo opened; echo end; sleep 100',
+      detached,
+    );
+    await until(() => logOf(sandbox).endsWith('end\n'), 'it has tried');
+    assert.match(logOf(sandbox), /Read-only file system/);
+    if (process.getuid?.() === 0) assert.ok(!logOf(sandbox).includes('opened'));
+    await sandbox.kill();
+  });
+});
+
+test('kill -9 of the service leaves a detached sandbox running; the next one adopts it and knows its exit code', async () => {
+  const fx = fixture();
+  const args = [join(import.meta.dirname, 'service-child.ts'), fx.folder, fx.name, 'cgroups', 'detached'];
+  const service = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  try {
+    const ids: string[] = [];
+    await lineOf(service.stdout as Readable, (line) => {
+      if (line.startsWith('{')) ids.push((JSON.parse(line) as { id: string }).id);
+      return line === 'ready';
+    });
+    service.kill('SIGKILL');
+    await once(service, 'exit');
+    assert.deepEqual((await fx.driver.list()).sort(), ids.toSorted());
+    const sandboxes = await Promise.all(ids.map((id) => fx.driver.adopt(id)));
+    writeFileSync(join(fx.folder, 'volume-1/workspace/go'), '');
+    assert.deepEqual(await sandboxes[0]!.exited, { reason: 'exit', code: 5, signal: null });
+    assert.equal((await sandboxes[1]!.kill()).reason, 'killed');
+    assert.equal((await sandboxes[2]!.stop(5000)).reason, 'killed');
+    assert.deepEqual(await fx.driver.list(), []);
+    assert.ok(!existsSync(join(fx.areaDir, 'detached', `${ids[0]}.json`)));
+  } finally {
+    service.kill('SIGKILL');
+    await fx.close();
+    for (const slot of [1, 2, 3]) await fx.driver.removeVolume(join(fx.folder, `volume-${slot}`));
+  }
+});

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { fixture } from './fixture.ts';
+
+test('with transparent egress every IPv4 address and low port leads to the sandbox itself, and nowhere else', async (t) => {
+  const fx = fixture();
+  try {
+    if (!(await fx.driver.capabilities()).transparentEgress) {
+      t.skip('the service is no root, or nsenter or ip is missing');
+      return;
+    }
+    const listen =
+      'perl -MSocket -e \'socket(S, PF_INET, SOCK_STREAM, 6); bind(S, sockaddr_in(80, INADDR_ANY)) or die $!; listen(S, 5); print "up\\n"; $| = 1; print ""; my $a = accept(C, S); print join(".", unpack("C4", (sockaddr_in(getsockname(C)))[1])), "\\n"\' & ';
+    const { stdout, stderr } = await fx.run(
+      `${listen} for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1; bash -c 'exec 3<>/dev/tcp/93.184.216.34/80' 2>/dev/null && break; done; wait; ip link add x type dummy; ip route del local default dev lo; bash -c 'exec 3<>/dev/tcp/169.254.169.254/81'`,
+      { transparentEgress: true },
+    );
+    assert.equal(stdout, 'up\n93.184.216.34\n');
+    assert.equal(stderr.match(/not permitted/g)?.length, 2);
+    assert.match(stderr, /Connection refused/);
+  } finally {
+    await fx.close();
+  }
+});
+
+test('without it no address leads anywhere and low ports are closed', async () => {
+  const fx = fixture();
+  try {
+    const { stderr } = await fx.run(
+      `bash -c 'exec 3<>/dev/tcp/93.184.216.34/80'; perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 6); bind(S, sockaddr_in(80, INADDR_ANY)) or die $!'`,
+    );
+    assert.match(stderr, /Network is unreachable/);
+    assert.match(stderr, /Permission denied/);
+  } finally {
+    await fx.close();
+  }
+});
