@@ -6,7 +6,7 @@ import { RepoError } from '../domain/ports/repos.ts';
 import { ByteReader } from './byte-reader.ts';
 import { killGit, runGit, spawnGit } from './git-process.ts';
 import type { RepoLimits } from './repo-limits.ts';
-import { tarEnd, tarHeader, tarPadding } from './tar.ts';
+import { tarEnd, tarHeader, tarPadding } from '../domain/tar.ts';
 import { listTree, type TreeEntry } from './tree-list.ts';
 
 type Limits = Pick<RepoLimits, 'archiveEntries' | 'archiveBytes' | 'pathBytes'>;
@@ -57,9 +57,11 @@ async function writeEntries(
   const out = new BufferedFile(file);
   try {
     for (const entry of entries) {
-      const meta = { path: entry.path, executable: entry.executable, mtimeSeconds };
+      const meta = { path: entry.path, mtimeSeconds };
       if (entry.kind === 'directory') {
-        await out.write(tarHeader({ ...meta, kind: 'directory', sizeBytes: 0, target: Buffer.alloc(0) }));
+        await out.write(
+          tarHeader({ ...meta, kind: 'directory', mode: 0o755, sizeBytes: 0, target: Buffer.alloc(0) }),
+        );
         continue;
       }
       const header = await reader.until('\n', 4096);
@@ -67,11 +69,11 @@ async function writeEntries(
         throw new RepoError('The commit is not complete.');
       if (entry.kind === 'symlink') {
         const target = await reader.bytes(entry.sizeBytes);
-        await out.write(tarHeader({ ...meta, kind: 'symlink', sizeBytes: 0, target }));
+        await out.write(tarHeader({ ...meta, kind: 'symlink', mode: 0o777, sizeBytes: 0, target }));
       } else {
-        await out.write(
-          tarHeader({ ...meta, kind: 'file', sizeBytes: entry.sizeBytes, target: Buffer.alloc(0) }),
-        );
+        const { sizeBytes } = entry;
+        const mode = entry.executable ? 0o755 : 0o644;
+        await out.write(tarHeader({ ...meta, kind: 'file', mode, sizeBytes, target: Buffer.alloc(0) }));
         for await (const piece of reader.take(entry.sizeBytes)) await out.write(piece);
         await out.write(tarPadding(entry.sizeBytes));
       }

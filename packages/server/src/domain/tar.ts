@@ -1,38 +1,36 @@
 /** One entry of a tar archive in the pax interchange format (POSIX.1-2001). */
 export interface TarEntry {
-  /** Bytes of the path, as git has them; no leading or trailing slash. */
+  /** Bytes of the path; no leading or trailing slash. */
   path: Buffer;
-  kind: 'file' | 'directory' | 'symlink';
-  executable: boolean;
+  kind: 'file' | 'directory' | 'symlink' | 'hardlink';
+  /** Permission bits. */
+  mode: number;
   sizeBytes: number;
-  /** Where a symbolic link points to. */
+  /** Where a link points to; of a hard link the path of an entry before it. */
   target: Buffer;
   mtimeSeconds: number;
 }
 
 export const tarBlock = 512;
 export const tarEnd = Buffer.alloc(2 * tarBlock);
-const typeFlags = { file: '0', directory: '5', symlink: '2' } as const;
+const typeFlags = { file: '0', directory: '5', symlink: '2', hardlink: '1' } as const;
+/** The largest size that eleven octal digits hold. */
+const OCTAL_MAX = 0o77777777777;
 
 /** The header blocks of an entry; a file's bytes follow, then `tarPadding`. */
 export function tarHeader(entry: TarEntry): Buffer {
   const path = entry.kind === 'directory' ? Buffer.concat([entry.path, Buffer.from('/')]) : entry.path;
+  const size = entry.kind === 'file' ? entry.sizeBytes : 0;
   const records: Buffer[] = [];
   if (path.length > 100) records.push(paxRecord('path', path));
   if (entry.target.length > 100) records.push(paxRecord('linkpath', entry.target));
-  const mode = entry.kind === 'file' && !entry.executable ? 0o644 : entry.kind === 'symlink' ? 0o777 : 0o755;
-  const size = entry.kind === 'file' ? entry.sizeBytes : 0;
-  const main = block(path, mode, size, entry.mtimeSeconds, typeFlags[entry.kind], entry.target);
+  if (size > OCTAL_MAX) records.push(paxRecord('size', Buffer.from(String(size))));
+  const mtime = Math.min(Math.max(0, Math.floor(entry.mtimeSeconds)), OCTAL_MAX);
+  const flag = typeFlags[entry.kind];
+  const main = block(path, entry.mode, Math.min(size, OCTAL_MAX), mtime, flag, entry.target);
   if (records.length === 0) return main;
   const body = Buffer.concat(records);
-  const extended = block(
-    Buffer.from('pax_header'),
-    0o644,
-    body.length,
-    entry.mtimeSeconds,
-    'x',
-    Buffer.alloc(0),
-  );
+  const extended = block(Buffer.from('pax_header'), 0o644, body.length, mtime, 'x', Buffer.alloc(0));
   return Buffer.concat([extended, body, tarPadding(body.length), main]);
 }
 

@@ -1,0 +1,131 @@
+import { closeSync, fstatSync } from 'node:fs';
+import type { BigIntStats } from 'node:fs';
+import { setImmediate as breathe } from 'node:timers/promises';
+import type { VolumePath } from '../domain/ports/volume.ts';
+import { tarBlock, tarEnd, tarHeader } from '../domain/tar.ts';
+import { namesIn } from './names.ts';
+import { PIECE_BYTES, pieces, ShorterError } from './read.ts';
+import { conflict, MAX_DEPTH, openEntry, openToRead, step, targetOf } from './walk.ts';
+
+/** So many files with several names are remembered; those beyond are written once for each name. */
+const LINKED_MAX = 100_000;
+const ENTRIES_A_SLICE = 200;
+const none: Buffer = Buffer.alloc(0);
+
+interface Walk {
+  /** Path in the archive of each file with several names that was written, by its inode. */
+  linked: Map<string, Buffer>;
+  seen: number;
+}
+
+/**
+ * A folder's content (or one file) as a tar archive, in the order of names, read as it is taken: no more than a piece
+ * is in memory. Pipes, sockets and devices are left out. Links are written as links.
+ */
+export async function* tarOf(volumeDir: string, path: VolumePath): AsyncGenerator<Buffer> {
+  const { fd, stats } = openEntry(volumeDir, path);
+  const walk: Walk = { linked: new Map(), seen: 0 };
+  yield* joined(archiveOf(fd, stats, path, walk));
+}
+
+async function* archiveOf(
+  fd: number,
+  stats: BigIntStats,
+  path: VolumePath,
+  walk: Walk,
+): AsyncGenerator<Buffer> {
+  try {
+    if (stats.isDirectory()) yield* folder(fd, none, 0, walk);
+    else if (stats.isFile()) yield* file(fd, stats, path.names.at(-1)!, walk);
+    else throw conflict('Only folders and files can be had as an archive.');
+  } finally {
+    closeSync(fd);
+  }
+  yield tarEnd;
+}
+
+async function* folder(fd: number, path: Buffer, depth: number, walk: Walk): AsyncGenerator<Buffer> {
+  if (depth >= MAX_DEPTH)
+    throw conflict(`Folders are nested deeper than ${MAX_DEPTH}; archive a part of them.`);
+  for await (const name of namesIn(fd)) {
+    walk.seen += 1;
+    // Each look is synchronous and short; a million of them must not be one long one.
+    if (walk.seen % ENTRIES_A_SLICE === 0) await breathe();
+    let at: number;
+    try {
+      at = step(fd, name);
+    } catch {
+      continue; // It went away meanwhile.
+    }
+    try {
+      const inner = path.length === 0 ? name : Buffer.concat([path, Buffer.from('/'), name]);
+      const stats = fstatSync(at, { bigint: true });
+      if (stats.isDirectory()) {
+        yield header('directory', inner, stats);
+        yield* folder(at, inner, depth + 1, walk);
+      } else if (stats.isFile()) {
+        yield* file(at, stats, inner, walk);
+      } else if (stats.isSymbolicLink()) {
+        const target = targetOf(fd, name);
+        if (target) yield header('symlink', inner, stats, target);
+      }
+    } finally {
+      closeSync(at);
+    }
+  }
+}
+
+async function* file(fd: number, stats: BigIntStats, path: Buffer, walk: Walk): AsyncGenerator<Buffer> {
+  if (stats.nlink > 1n) {
+    const key = `${stats.dev}:${stats.ino}`;
+    const first = walk.linked.get(key);
+    if (first) return yield header('hardlink', path, stats, first);
+    if (walk.linked.size < LINKED_MAX) walk.linked.set(key, path);
+  }
+  const size = Number(stats.size);
+  yield header('file', path, stats);
+  let left = size;
+  if (size > 0) {
+    const readFd = openToRead(fd);
+    try {
+      for await (const piece of pieces(readFd, 0, size)) {
+        left -= piece.length;
+        yield piece;
+      }
+    } catch (error) {
+      if (!(error instanceof ShorterError)) throw error;
+    } finally {
+      closeSync(readFd);
+    }
+  }
+  // Its length is promised by its header: what was cut off meanwhile is filled with zeros, as tar does.
+  for (; left > 0; left -= Math.min(left, PIECE_BYTES)) yield Buffer.alloc(Math.min(left, PIECE_BYTES));
+  const rest = size % tarBlock;
+  if (rest > 0) yield Buffer.alloc(tarBlock - rest);
+}
+
+function header(
+  kind: 'file' | 'directory' | 'symlink' | 'hardlink',
+  path: Buffer,
+  stats: BigIntStats,
+  target = none,
+): Buffer {
+  const mode = Number(stats.mode & 0o777n);
+  const mtimeSeconds = Number(stats.mtimeMs / 1000n);
+  return tarHeader({ path, kind, mode, sizeBytes: Number(stats.size), target, mtimeSeconds });
+}
+
+/** Small files are many: their headers and content go out in pieces of a useful size. */
+async function* joined(source: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
+  let waiting: Buffer[] = [];
+  let bytes = 0;
+  for await (const part of source) {
+    waiting.push(part);
+    bytes += part.length;
+    if (bytes < PIECE_BYTES) continue;
+    yield Buffer.concat(waiting);
+    waiting = [];
+    bytes = 0;
+  }
+  if (bytes > 0) yield Buffer.concat(waiting);
+}

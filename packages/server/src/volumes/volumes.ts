@@ -1,0 +1,33 @@
+import { closeSync } from 'node:fs';
+import { Readable } from 'node:stream';
+import type { Volumes } from '../domain/ports/volume.ts';
+import { tarOf } from './archive.ts';
+import { listFolder, openFile, PIECE_BYTES, statEntry } from './read.ts';
+import { ownerOf } from './staging.ts';
+import { unpackInto } from './unpack.ts';
+import { conflict } from './walk.ts';
+import { makeFolders, removeEntry, writeFile } from './write.ts';
+
+/** The files of agents on this host's file system (docs/sandbox-api.md). */
+export function createVolumes(): Volumes {
+  return {
+    stat: async (volumeDir, path) => statEntry(volumeDir, path),
+    open: async (volumeDir, path) => openFile(volumeDir, path),
+    list: listFolder,
+    write: writeFile,
+    async makeFolder(volumeDir, path) {
+      const { fd, created } = makeFolders(volumeDir, path, ownerOf(volumeDir));
+      closeSync(fd);
+      return created;
+    },
+    remove: removeEntry,
+    async archive(volumeDir, path) {
+      // What is wrong with the path is told before the first byte.
+      const { type } = statEntry(volumeDir, path);
+      if (type !== 'file' && type !== 'folder')
+        throw conflict('Only folders and files can be had as an archive.');
+      return Readable.from(tarOf(volumeDir, path), { objectMode: false, highWaterMark: PIECE_BYTES });
+    },
+    unpack: unpackInto,
+  };
+}
