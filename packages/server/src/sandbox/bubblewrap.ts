@@ -8,7 +8,7 @@ import type {
   SandboxDriver,
   SandboxSpec,
 } from '../domain/ports/sandbox.ts';
-import { quotaFor, type Quota } from './disk/quota.ts';
+import { quotaFor, volumeUse, type Quota } from './disk/quota.ts';
 import { DiskWatch } from './disk/watch.ts';
 import { inheritedDescriptors, prepareArea, type Area } from './area.ts';
 import { openCgroups, type Cgroups } from './cgroup/cgroups.ts';
@@ -236,6 +236,14 @@ export class BubblewrapDriver implements SandboxDriver {
     await this.endMarked(id);
     await host.cgroups.group(id).destroy();
     this.records.remove(id);
+  }
+
+  async prepareVolume(volumeDir: string, slot: number): Promise<void> {
+    prepareVolume(volumeDir, this.userOf(slot));
+  }
+
+  volumeUse(volumeDir: string): Promise<{ bytes: number; entries: number }> {
+    return volumeUse(volumeDir);
   }
 
   removeVolume(volumeDir: string): Promise<void> {

@@ -234,6 +234,21 @@ export function sandboxContract(label: string, make: () => Fixture): void {
       await fx.driver.removeVolume(volumeDir);
     });
 
+    test('a volume can be made before the first start, and tells what it takes on the disk', async () => {
+      const volumeDir = join(fx.folder, 'volume-10');
+      await fx.driver.prepareVolume(volumeDir, 10);
+      await fx.driver.prepareVolume(volumeDir, 10);
+      const before = await fx.driver.volumeUse(volumeDir);
+      const { stdout } = await fx.run('head -c 3000000 /dev/zero > big; mkdir d; ls -d /workspace/big', {
+        slot: 10,
+      });
+      assert.equal(stdout, '/workspace/big\n');
+      const after = await fx.driver.volumeUse(volumeDir);
+      assert.ok(after.bytes - before.bytes >= 3_000_000, JSON.stringify({ before, after }));
+      assert.equal(after.entries - before.entries, 2);
+      await fx.driver.removeVolume(volumeDir);
+    });
+
     test('a variable that no environment can hold is refused by name', async () => {
       await assert.rejects(fx.run('true', { env: { BAD: 'a\0b' } }), /variable BAD/);
       await assert.rejects(fx.run('true', { env: { LONG: 'x'.repeat(200_000) } }), /variable LONG/);

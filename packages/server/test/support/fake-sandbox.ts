@@ -89,6 +89,8 @@ export function fakeDriver(): FakeDriver {
     async remove(id) {
       await driver.live.get(id)?.kill();
     },
+    async prepareVolume() {},
+    volumeUse: async () => ({ bytes: 0, entries: 0 }),
     async removeVolume(volumeDir) {
       driver.removedVolumes.push(volumeDir);
     },

@@ -136,6 +136,10 @@ export interface SandboxDriver {
   list(): Promise<string[]>;
   /** Ends and removes what is left of a sandbox that an earlier process of the service started. Idempotent. */
   remove(id: string): Promise<void>;
+  /** Makes an agent's volume as `start` would, so that files can be put there before the first start. Idempotent. */
+  prepareVolume(volumeDir: string, slot: number): Promise<void>;
+  /** What a prepared volume takes on the disk now, in bytes and in files, folders and links. */
+  volumeUse(volumeDir: string): Promise<{ bytes: number; entries: number }>;
   /** Deletes an agent's volume, whose files belong to the sandbox's user. Idempotent. */
   removeVolume(volumeDir: string): Promise<void>;
 }

@@ -40,11 +40,7 @@ export async function quotaFor(volumeDir: string, limitBytes: number): Promise<Q
   // One file may be as large as the whole limit, and the folders around it take some blocks too.
   const whole = { bytes: limitBytes + TOLERANCE_BYTES, entries, fileBytes: limitBytes };
   if (!existsSync(markOf(volumeDir))) return whole;
-  const folders = foldersOf(volumeDir);
-  const [usedBytes, usedEntries] = await Promise.all([
-    measure(folders, 'bytes'),
-    measure(folders, 'entries'),
-  ]);
+  const { bytes: usedBytes, entries: usedEntries } = await volumeUse(volumeDir);
   if (usedBytes < limitBytes && usedEntries < entries) {
     rmSync(markOf(volumeDir), { force: true });
     return whole;
@@ -55,6 +51,12 @@ export async function quotaFor(volumeDir: string, limitBytes: number): Promise<Q
     entries: Math.max(entries, usedEntries + ENTRIES_MIN / 100),
     fileBytes: usedBytes < limitBytes ? limitBytes : Math.floor(growthBytes),
   };
+}
+
+export async function volumeUse(volumeDir: string): Promise<{ bytes: number; entries: number }> {
+  const folders = foldersOf(volumeDir);
+  const [bytes, entries] = await Promise.all([measure(folders, 'bytes'), measure(folders, 'entries')]);
+  return { bytes, entries };
 }
 
 function growthOf(fullness: number, limitBytes: number): number {
