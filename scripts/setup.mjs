@@ -9,11 +9,13 @@ import {
   mkdirSync,
   readFileSync,
   readdirSync,
+  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { applyPatches } from './patches.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const forTests = process.argv.includes('--test');
@@ -49,6 +51,20 @@ function npmPackages() {
   });
   if (result.status !== 0) fail('npm ci failed; its own lines above say why.');
   writeFileSync(stampFile, stamp);
+}
+
+function patchPackages() {
+  try {
+    if (applyPatches(root).length === 0) return;
+    // Patched by another version of Berth, or edited by hand.
+    rmSync(join(root, 'node_modules', '.berth-lock'), { force: true });
+    npmPackages();
+    const stale = applyPatches(root);
+    if (stale.length > 0)
+      fail(`the patch for ${stale.join(', ')} in patches/ does not fit the package that npm installed.`);
+  } catch (error) {
+    fail(`the npm packages could not be patched: ${error.message}.`);
+  }
 }
 
 function hasSystemPostgres() {
@@ -131,4 +147,5 @@ if (Number(process.versions.node.split('.')[0]) < 20)
 // The system's first: what a person has to install is said before the long download.
 systemPackages();
 npmPackages();
+patchPackages();
 checkNode();

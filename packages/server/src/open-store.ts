@@ -1,8 +1,12 @@
 import type { Config } from './config.ts';
 import type { Log } from './domain/log.ts';
 import { openDatabase, type Database } from './store/database.ts';
+import { checkDriver } from './store/driver.ts';
 import { startEmbedded, type EmbeddedServer } from './store/embedded/server.ts';
 import { migrate } from './store/migrate.ts';
+
+/** No statement of the service takes so long, not even one that waits for a lock. */
+const ANSWER_SECONDS = 60;
 
 export interface OpenStore {
   db: Database;
@@ -15,6 +19,7 @@ export interface OpenStore {
 
 /** Connects to the database that the configuration names, starting the embedded one when it names none; migrates. */
 export async function openStore(config: Config, log: Log): Promise<OpenStore> {
+  checkDriver();
   const embedded =
     config.databaseUrl === null
       ? await startEmbedded({
@@ -24,17 +29,27 @@ export async function openStore(config: Config, log: Log): Promise<OpenStore> {
         })
       : null;
   const connection = embedded?.connection ?? config.databaseUrl!;
-  const db = openDatabase({ connection, pool: config.databasePool });
+  const db = openDatabase({ connection, pool: config.databasePool, answerSeconds: ANSWER_SECONDS });
   const close = async (): Promise<void> => {
     await db.close();
     await embedded?.stop();
   };
   try {
-    const applied = await migrate(db);
+    const applied = await migrateApart(connection);
     if (applied.length > 0) log.info('The database schema was brought up to date.', { migrations: applied });
   } catch (error) {
     await close();
     throw error;
   }
   return { db, connection, embedded, close };
+}
+
+/** By a connection of its own: a migration may take long, and waits for another replica's for as long as that takes. */
+async function migrateApart(connection: OpenStore['connection']): Promise<number[]> {
+  const db = openDatabase({ connection, pool: 1 });
+  try {
+    return await migrate(db);
+  } finally {
+    await db.close();
+  }
 }

@@ -52,6 +52,7 @@ function explain(error: unknown): string {
     'ConfigError',
     'CommandError',
     'DataDirError',
+    'DriverError',
     'EmbeddedError',
     'SchemaError',
     'KeyFileError',

@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 import postgres from 'postgres';
 import { arrayTypes } from './array-types.ts';
+import { checkDriver } from './driver.ts';
 import { asUnavailable } from './errors.ts';
 
 export type Sql = postgres.Sql<{ bigint: bigint }>;
@@ -32,6 +33,11 @@ export interface DatabaseOptions {
   /** Connection options of postgres.js, e.g. `{ host: '/path/of/socket/dir', user, database }`, or a URL. */
   connection: string | postgres.Options<Record<string, never>>;
   pool: number;
+  /**
+   * After so long without a byte of an answer a connection is given up, with what was asked on it (ANSWER_TIMEOUT), so
+   * that no statement waits for a server that hangs. Longer than the longest wait for a lock. Default: never.
+   */
+  answerSeconds?: number;
   /** Told of an effect that threw; the transaction before it is committed all the same. Default: a process warning. */
   onEffectError?: (error: unknown) => void;
 }
@@ -51,12 +57,14 @@ function backoffSeconds(failures: number): number {
 
 /** bigint columns are read as bigint, jsonb as parsed values, timestamptz as Date. */
 export function openDatabase(options: DatabaseOptions): Database {
+  checkDriver();
   const settings = {
     max: options.pool,
     idle_timeout: 0,
     onnotice: () => {},
     backoff: backoffSeconds,
     connect_timeout: CONNECT_SECONDS,
+    answer_timeout: options.answerSeconds ?? null,
     connection: { application_name: 'berth' },
     fetch_types: false,
     types: { bigint: postgres.BigInt, ...arrayTypes },
