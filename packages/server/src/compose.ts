@@ -1,5 +1,4 @@
 import { chmodSync, lstatSync, mkdirSync, readFileSync } from 'node:fs';
-import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { bootstrapKeyFile } from './admin/bootstrap-key-file.ts';
@@ -8,6 +7,7 @@ import { ConfigError, type Config } from './config.ts';
 import { createCursors } from './domain/paging.ts';
 import type { Log } from './domain/log.ts';
 import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gateway.ts';
+import type { SandboxDriver } from './domain/ports/sandbox.ts';
 import { createApp, type App } from './edges/app.ts';
 import { createGitEdge } from './edges/git.ts';
 import { createListener, type Listener } from './edges/listener.ts';
@@ -16,9 +16,10 @@ import { createModelGateway } from './gateway/gateway.ts';
 import { readProviders } from './gateway/providers.ts';
 import { harnessConnector } from './harness/connect.ts';
 import { harnessLaunch, prepareHarness } from './harness/launch.ts';
+import { openSandboxDriver } from './open-sandbox-driver.ts';
 import { openRepos } from './repos/open-repos.ts';
 import { createRuntime, type Runtime } from './runtime/runtime.ts';
-import { createBubblewrap, type BubblewrapDriver } from './sandbox/bubblewrap.ts';
+import { isolationProblem } from './sandbox/minimum.ts';
 import { createAgents } from './services/agents.ts';
 import { createApiKeys } from './services/api-keys.ts';
 import { createAuth } from './services/auth.ts';
@@ -59,7 +60,7 @@ export interface Service {
   app: App;
   runtime: Runtime;
   gateway: ModelGateway;
-  sandboxDriver: BubblewrapDriver;
+  sandboxDriver: SandboxDriver;
   /** Takes up what an earlier process left, and begins to work. */
   start(): Promise<void>;
   /** Lets requests and turns end, at most `graceMs`, and closes everything but the database. */
@@ -87,12 +88,6 @@ export function openEncryptionKeys(config: Config, db: Database, stores: ReturnT
   return createEncryptionKeys({ db, ...stores, source });
 }
 
-/** Names this installation's sandboxes on the host; two services with two data directories do not meet. */
-export function openSandboxDriver(config: Config, log: Log): BubblewrapDriver {
-  const name = createHash('sha256').update(config.dataDir).digest('hex').slice(0, 12);
-  return createBubblewrap({ areaDir: config.paths.runtime, name, log: log.child({ part: 'sandbox' }) });
-}
-
 /** The only place that knows every part: plain constructor calls, from top to bottom. */
 export async function compose(
   config: Config,
@@ -103,6 +98,13 @@ export async function compose(
 ): Promise<Service> {
   for (const path of [config.paths.volumes, config.paths.runtime, config.paths.run]) makeEnterable(path);
   const stores = createStores(db);
+  const sandboxDriver = openSandboxDriver(config, log);
+  const problem = await isolationProblem(sandboxDriver, {
+    minimum: config.minIsolation,
+    allowsProcesses: config.allowsProcessSandbox,
+    organisations: await stores.orgs.count(),
+  });
+  if (problem !== null) throw new ConfigError(problem);
   const encryptionKeys = openEncryptionKeys(config, db, stores);
   await encryptionKeys.prepare();
   const { box } = encryptionKeys;
@@ -184,7 +186,6 @@ export async function compose(
   });
   const cancel = createCancel({ db, life, log });
 
-  const sandboxDriver = openSandboxDriver(config, log);
   const prepared = await prepareHarness({
     sourceDir: fileURLToPath(new URL('../../harness/src', import.meta.url)),
     targetDir: config.paths.runtime,

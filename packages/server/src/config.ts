@@ -2,6 +2,9 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { isIP } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
+import { isolationGrades, type Isolation } from './domain/ports/sandbox.ts';
+
+const sandboxDrivers = ['auto', 'bubblewrap', 'docker', 'process'] as const;
 
 /** A bad variable: the message begins with its name and says what it may be. */
 export class ConfigError extends Error {}
@@ -15,7 +18,17 @@ export interface Config {
   /** Null = the embedded PostgreSQL. */
   databaseUrl: string | null;
   databasePool: number;
-  sandboxDriver: 'auto' | 'bubblewrap';
+  sandboxDriver: 'bubblewrap' | 'docker' | 'process';
+  /** A driver that isolates less is refused at the start. */
+  minIsolation: Isolation;
+  /** Lets agents run as plain processes of this machine, for development alone. */
+  allowsProcessSandbox: boolean;
+  docker: {
+    socket: string;
+    /** Null = the engine's default. */
+    runtime: string | null;
+    image: string | null;
+  };
   /** Requests allowed in a window, per key. */
   rateLimit: { quota: number; windowSeconds: number };
   encryptionKeyFile: string;
@@ -89,7 +102,36 @@ const vars = {
     'postgres:// URL of a PostgreSQL 15 or newer; absent = an embedded one in the data directory.',
   ),
   databasePool: declare('BERTH_DATABASE_POOL', '8', 'Connections to the database, 2 to 100.'),
-  sandbox: declare('BERTH_SANDBOX', 'auto', 'Sandbox driver: auto or bubblewrap.'),
+  sandbox: declare(
+    'BERTH_SANDBOX',
+    'auto',
+    'Sandbox driver: bubblewrap, docker or process; auto is bubblewrap. There is no fallback from one to another.',
+  ),
+  minIsolation: declare(
+    'BERTH_MIN_ISOLATION',
+    'kernel',
+    'Weakest isolation that the service starts with: none, kernel, user-kernel or vm.',
+  ),
+  processSandbox: declare(
+    'BERTH_UNSAFE_PROCESS_SANDBOX',
+    '0',
+    '1 allows BERTH_SANDBOX=process, which isolates nothing. For development on a machine of your own.',
+  ),
+  dockerSocket: declare(
+    'BERTH_DOCKER_SOCKET',
+    '/var/run/docker.sock',
+    'Unix socket of Docker or Podman, for BERTH_SANDBOX=docker.',
+  ),
+  dockerRuntime: declare(
+    'BERTH_DOCKER_RUNTIME',
+    "(the engine's)",
+    'Name of the runtime as the engine knows it, such as runc, runsc or kata.',
+  ),
+  dockerImage: declare(
+    'BERTH_DOCKER_IMAGE',
+    '(none)',
+    'Image of the sandboxes, which must be on the engine already; needed for BERTH_SANDBOX=docker.',
+  ),
   rateLimit: declare(
     'BERTH_RATE_LIMIT',
     '600/60',
@@ -227,6 +269,7 @@ export function readConfig(env: Env): Config {
   if (encryptionKey !== '' && !/^[0-9a-f]{64}$/i.test(encryptionKey)) {
     throw new ConfigError('BERTH_ENCRYPTION_KEY must be 64 hex digits (its value is not shown).');
   }
+  const driver = oneOf('BERTH_SANDBOX', vars.sandbox(env), 'auto', sandboxDrivers);
   const defaultModel = vars.defaultModel(env);
   if (defaultModel !== '' && !/^[a-z0-9][a-z0-9_-]*\/\S+$/.test(defaultModel)) {
     throw new ConfigError(`BERTH_DEFAULT_MODEL must be <provider>/<model_name>; it is "${defaultModel}".`);
@@ -239,7 +282,11 @@ export function readConfig(env: Env): Config {
     dataDir,
     databaseUrl: databaseUrl || null,
     databasePool: number('BERTH_DATABASE_POOL', vars.databasePool(env), 8, 2, 100),
-    sandboxDriver: oneOf('BERTH_SANDBOX', vars.sandbox(env), 'auto', ['auto', 'bubblewrap'] as const),
+    sandboxDriver: driver === 'auto' ? 'bubblewrap' : driver,
+    minIsolation: oneOf('BERTH_MIN_ISOLATION', vars.minIsolation(env), 'kernel', isolationGrades),
+    allowsProcessSandbox:
+      oneOf('BERTH_UNSAFE_PROCESS_SANDBOX', vars.processSandbox(env), '0', ['0', '1']) === '1',
+    docker: readDocker(env, driver),
     rateLimit: readRateLimit(vars.rateLimit(env) || '600/60'),
     encryptionKeyFile: vars.encryptionKeyFile(env) || join(dataDir, 'encryption-key'),
     encryptionKey: encryptionKey || null,
@@ -281,6 +328,27 @@ export function readConfig(env: Env): Config {
 /** The same configuration with a port that was found free, in the derived addresses too. */
 export function withPort(config: Config, port: number, env: Env): Config {
   return config.port === port ? config : readConfig({ ...env, BERTH_PORT: String(port) });
+}
+
+function readDocker(env: Env, driver: (typeof sandboxDrivers)[number]): Config['docker'] {
+  const socket = vars.dockerSocket(env) || '/var/run/docker.sock';
+  if (!socket.startsWith('/') || Buffer.byteLength(socket) > 107)
+    throw new ConfigError(
+      `BERTH_DOCKER_SOCKET must be the absolute path of a Unix socket, at most 107 bytes long; it is "${socket}".`,
+    );
+  const runtime = vars.dockerRuntime(env);
+  if (runtime !== '' && !/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(runtime))
+    throw new ConfigError(
+      `BERTH_DOCKER_RUNTIME must be the name of a runtime, such as runsc; it is "${runtime}".`,
+    );
+  const image = vars.dockerImage(env);
+  if (/\s/.test(image))
+    throw new ConfigError(`BERTH_DOCKER_IMAGE must be the name of an image; it is "${image}".`);
+  if (driver === 'docker' && image === '')
+    throw new ConfigError(
+      'BERTH_DOCKER_IMAGE must name an image when BERTH_SANDBOX is docker (docs/sandbox.md).',
+    );
+  return { socket, runtime: runtime || null, image: image || null };
 }
 
 function readBaseUrl(text: string): string {

@@ -10,7 +10,12 @@ const bad: Record<string, string[]> = {
   BERTH_APP_DOMAIN: ['https://a', 'a b', 'a:port'],
   BERTH_DATABASE_URL: ['mysql://a/b', 'a'],
   BERTH_DATABASE_POOL: ['1', '101', 'many'],
-  BERTH_SANDBOX: ['none', 'docker'],
+  BERTH_SANDBOX: ['none', 'Docker'],
+  BERTH_MIN_ISOLATION: ['strong', 'Kernel'],
+  BERTH_UNSAFE_PROCESS_SANDBOX: ['yes', 'true'],
+  BERTH_DOCKER_SOCKET: ['docker.sock', 'tcp://localhost:2375', `/${'x'.repeat(108)}`],
+  BERTH_DOCKER_RUNTIME: ['a b', '/usr/bin/runsc', '-x'],
+  BERTH_DOCKER_IMAGE: ['a b'],
   BERTH_RATE_LIMIT: ['600', '600/0', '0/60', 'a/b', '600/60/1'],
   BERTH_ENCRYPTION_KEY: ['short', 'g'.repeat(64)],
   BERTH_ALLOW_PRIVATE_NETWORKS: ['127.0.0.1', 'localhost/8', '10.0.0.0/33', '300.0.0.0/8', '::1/129'],
@@ -63,6 +68,20 @@ test('Without any variable everything has its documented default.', () => {
   assert.equal(config.appDomain, 'localhost:8080');
   assert.deepEqual(config.rateLimit, { quota: 600, windowSeconds: 60 });
   assert.equal(config.databaseUrl, null);
+});
+
+test('The docker driver needs an image, and auto is bubblewrap.', () => {
+  assert.throws(
+    () => readConfig({ BERTH_SANDBOX: 'docker' }),
+    /^Error: BERTH_DOCKER_IMAGE must name an image/,
+  );
+  assert.equal(readConfig({ BERTH_SANDBOX: 'auto' }).sandboxDriver, 'bubblewrap');
+  const config = readConfig({ BERTH_SANDBOX: 'docker', BERTH_DOCKER_IMAGE: 'berth-sandbox:1' });
+  assert.deepEqual(config.docker, {
+    socket: '/var/run/docker.sock',
+    runtime: null,
+    image: 'berth-sandbox:1',
+  });
 });
 
 test('The page on configuration names every variable with its default.', () => {

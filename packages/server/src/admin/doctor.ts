@@ -4,7 +4,7 @@ import { createConnection } from 'node:net';
 import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import type { Config } from '../config.ts';
-import { openSandboxDriver } from '../compose.ts';
+import { openSandboxDriver } from '../open-sandbox-driver.ts';
 import { findOllama } from '../gateway/ollama.ts';
 import { readProviders } from '../gateway/providers.ts';
 import { createLogger } from '../logger.ts';

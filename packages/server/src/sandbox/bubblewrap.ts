@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { isId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type {
+  Isolation,
   ReadOnlyBind,
   RunningSandbox,
   SandboxCapabilities,
@@ -14,17 +15,18 @@ import { inheritedDescriptors, prepareArea, type Area } from './area.ts';
 import { openCgroups, type Cgroups } from './cgroup/cgroups.ts';
 import type { Group } from './cgroup/group.ts';
 import { readMounts } from './cgroup/mounts.ts';
-import { closedStreams, launch, type Launched, type Streams } from './launch.ts';
+import { closedStreams, launch, type Launched } from './launch.ts';
 import { launchArguments } from './launch-args.ts';
-import { adoptedMonitor, childMonitor, type Monitor } from './monitor.ts';
+import { adoptedMonitor, childMonitor } from './monitor.ts';
 import { logFileIn } from './output-log.ts';
 import { endingProcesses, gone, isRunning, markedProcesses, startTime, tryKill } from './processes.ts';
 import { probe } from './probe.ts';
 import { currentBootId, Records } from './record.ts';
 import { setRlimits } from './rlimits.ts';
-import { BubblewrapSandbox } from './running.ts';
+import { LocalSandbox, type LocalSandboxParts } from './running.ts';
 import { Sampler } from './sampler.ts';
 import { openEveryAddress, transparentPrograms } from './transparent.ts';
+import { namespaceTree } from './tree.ts';
 import { prepareRunDir, prepareVolume, removeVolume, type SandboxUser } from './volume.ts';
 
 export interface BubblewrapOptions {
@@ -43,15 +45,7 @@ export interface BubblewrapOptions {
 const FIRST_UID = 200_000;
 const GONE_TIMEOUT_MS = 10_000;
 
-interface SandboxParts {
-  id: string;
-  volumeDir: string;
-  monitor: Monitor;
-  streams: Streams;
-  logFile: string | null;
-  initPid: number;
-  group: Group | null;
-}
+type SandboxParts = Omit<LocalSandboxParts, 'onEnd'> & { volumeDir: string };
 
 interface Host {
   area: Area;
@@ -64,7 +58,7 @@ export class BubblewrapDriver implements SandboxDriver {
   private readonly options: Required<BubblewrapOptions>;
   private readonly isRoot = process.getuid?.() === 0;
   private readonly starting = new Set<string>();
-  private readonly running = new Map<string, BubblewrapSandbox>();
+  private readonly running = new Map<string, LocalSandbox>();
   private readonly disks: DiskWatch;
   private readonly records: Records;
   private readonly sampler: Sampler;
@@ -82,6 +76,10 @@ export class BubblewrapDriver implements SandboxDriver {
     this.disks = new DiskWatch(options.log);
     this.records = new Records(options.areaDir);
     this.sampler = new Sampler(options.log);
+  }
+
+  async isolation(): Promise<Isolation> {
+    return 'kernel';
   }
 
   capabilities(): Promise<SandboxCapabilities> {
@@ -145,7 +143,8 @@ export class BubblewrapDriver implements SandboxDriver {
       if (logFile !== null) this.record(spec, launched, initPid, group, logFile);
       const monitor = childMonitor(launched.child);
       const { streams } = launched;
-      const parts = { id: spec.id, volumeDir: spec.volumeDir, monitor, streams, logFile, initPid, group };
+      const tree = namespaceTree(initPid, group);
+      const parts = { id: spec.id, volumeDir: spec.volumeDir, monitor, streams, logFile, tree };
       const sandbox = this.keep(parts, quota);
       launched.release();
       return sandbox;
@@ -174,7 +173,8 @@ export class BubblewrapDriver implements SandboxDriver {
       this.records.exitCodeReader(id),
     );
     const { volumeDir, logFile, initPid } = record;
-    return this.keep({ id, volumeDir, monitor, streams: closedStreams(), logFile, initPid, group }, quota);
+    const tree = namespaceTree(initPid, group);
+    return this.keep({ id, volumeDir, monitor, streams: closedStreams(), logFile, tree }, quota);
   }
 
   /** Written before the program runs, so that a service that dies right now leaves what the next one needs. */
@@ -199,9 +199,9 @@ export class BubblewrapDriver implements SandboxDriver {
     });
   }
 
-  private keep(parts: SandboxParts, quota: Quota): BubblewrapSandbox {
+  private keep(parts: SandboxParts, quota: Quota): LocalSandbox {
     const { id } = parts;
-    const sandbox = new BubblewrapSandbox({ ...parts, onEnd: () => this.forget(id) });
+    const sandbox = new LocalSandbox({ ...parts, onEnd: () => this.forget(id) });
     this.running.set(id, sandbox);
     this.sampler.add(sandbox);
     this.disks.add({

@@ -57,7 +57,7 @@ export function launchArguments(spec: SandboxSpec, area: Area): Buffer {
   return Buffer.from(`${args.join('\0')}\0`);
 }
 
-function refuseBadSpec(spec: SandboxSpec): void {
+export function refuseBadSpec(spec: SandboxSpec): void {
   let totalBytes = 0;
   for (const [name, value] of Object.entries(spec.env)) {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))

@@ -15,9 +15,9 @@ export function namespacePids(initPid: number): number[] {
 }
 
 /** What /proc tells where cgroups cannot be used: approximate, since a process may end between two looks. */
-export function processStats(initPid: number): Usage {
+export function processStats(pids: number[]): Usage {
   const stats: Usage = { cpuMicros: 0, memoryBytes: 0, pids: 0 };
-  for (const pid of namespacePids(initPid)) {
+  for (const pid of pids) {
     const fields = statFields(pid);
     if (!fields) continue;
     // utime, stime and, of children already waited for, cutime and cstime.

@@ -6,64 +6,58 @@ import type {
   SandboxExitReason,
   SandboxStats,
 } from '../domain/ports/sandbox.ts';
-import type { Group } from './cgroup/group.ts';
 import type { Streams } from './launch.ts';
 import type { Monitor } from './monitor.ts';
 import { cutLog } from './output-log.ts';
-import { gone, startTime, tryKill } from './processes.ts';
-import { namespacePids, processStats, type Usage } from './process-stats.ts';
+import { tryKill } from './processes.ts';
+import type { Usage } from './process-stats.ts';
+import type { Tree } from './tree.ts';
 
-const GONE_TIMEOUT_MS = 10_000;
 /** How a shell and bwrap report that SIGKILL ended the program. */
 const KILLED_CODE = 128 + 9;
 
-interface Options {
+export interface LocalSandboxParts {
   id: string;
   monitor: Monitor;
   streams: Streams;
   logFile: string | null;
-  initPid: number;
-  /** Null where cgroups cannot be written. */
-  group: Group | null;
+  tree: Tree;
   onEnd(exit: SandboxExit): void;
 }
 
-export class BubblewrapSandbox implements RunningSandbox {
+/** A sandbox whose processes are on this host and of our making. */
+export class LocalSandbox implements RunningSandbox {
   readonly id: string;
-  readonly initPid: number;
   readonly stdin: Writable;
   readonly stdout: Readable;
   readonly stderr: Readable;
   readonly logFile: string | null;
   readonly exited: Promise<SandboxExit>;
   private readonly monitor: Monitor;
-  private readonly group: Group | null;
-  private readonly initSince: string | null;
+  private readonly tree: Tree;
   private endedBy: SandboxExitReason | null = null;
   private hasEnded = false;
   private memoryByteSeconds = 0;
   private sampledMs = performance.now();
   private oomKills: number;
 
-  constructor(options: Options) {
-    this.id = options.id;
-    this.monitor = options.monitor;
-    this.group = options.group;
-    this.initPid = options.initPid;
-    this.initSince = startTime(options.initPid);
-    this.stdin = options.streams.stdin;
-    this.stdout = options.streams.stdout;
-    this.stderr = options.streams.stderr;
-    this.logFile = options.logFile;
-    this.oomKills = this.group?.oomKills() ?? 0;
+  constructor(parts: LocalSandboxParts) {
+    this.id = parts.id;
+    this.monitor = parts.monitor;
+    this.tree = parts.tree;
+    this.stdin = parts.streams.stdin;
+    this.stdout = parts.streams.stdout;
+    this.stderr = parts.streams.stderr;
+    this.logFile = parts.logFile;
+    this.oomKills = this.tree.oomKills();
     // A sandbox that ended breaks its pipe; whoever writes learns of the end by `exited`.
     this.stdin.on('error', () => {});
-    this.exited = this.awaitExit(options);
+    this.exited = this.awaitExit(parts);
     this.exited.catch(() => {});
   }
 
   get isFrozen(): boolean {
-    return !this.hasEnded && (this.group?.isFrozen() ?? false);
+    return !this.hasEnded && (this.tree.freezer?.isFrozen() ?? false);
   }
 
   async stats(): Promise<SandboxStats> {
@@ -75,27 +69,25 @@ export class BubblewrapSandbox implements RunningSandbox {
   sample(): void {
     if (this.hasEnded) return;
     this.usage();
-    this.oomKills = this.group?.oomKills() ?? 0;
+    this.oomKills = this.tree.oomKills();
     if (this.logFile !== null) cutLog(this.logFile);
   }
 
   async freeze(): Promise<void> {
-    if (!this.group?.canFreeze) throw new Error('Sandboxes cannot be frozen here: no cgroup allows it.');
+    const freezer = this.freezer();
     if (this.hasEnded) throw new Error(`The sandbox ${this.id} has ended.`);
-    await this.group.freeze();
+    await freezer.freeze();
   }
 
   async thaw(): Promise<void> {
-    if (!this.group?.canFreeze) throw new Error('Sandboxes cannot be frozen here: no cgroup allows it.');
-    this.group.thaw();
+    this.freezer().thaw();
   }
 
   async stop(graceMs: number): Promise<SandboxExit> {
     if (this.hasEnded) return this.exited;
     this.endedBy ??= 'killed';
-    this.group?.thaw();
-    // bwrap's own init would not pass the signal on, and its monitor would die of it at once.
-    for (const pid of this.pids()) if (pid !== this.initPid) tryKill(pid, 'SIGTERM');
+    this.tree.freezer?.thaw();
+    for (const pid of this.tree.agentPids()) tryKill(pid, 'SIGTERM');
     const timer = new AbortController();
     const grace = delay(graceMs, undefined, { signal: timer.signal }).catch(() => undefined);
     await Promise.race([this.exited, grace]);
@@ -110,41 +102,38 @@ export class BubblewrapSandbox implements RunningSandbox {
   /** Ends the tree; the first reason stands. */
   end(reason: SandboxExitReason): Promise<SandboxExit> {
     this.endedBy ??= reason;
-    this.killTree();
+    this.tree.kill();
     this.monitor.kill();
     return this.exited;
   }
 
   /** Host pids of everything inside. */
   pids(): number[] {
-    return this.group?.pids() ?? namespacePids(this.initPid);
+    return this.tree.pids();
+  }
+
+  private freezer(): NonNullable<Tree['freezer']> {
+    if (!this.tree.freezer) throw new Error('Sandboxes cannot be frozen here: no cgroup allows it.');
+    return this.tree.freezer;
   }
 
   private usage(): Usage {
-    const now = this.group ? this.group.usage() : processStats(this.initPid);
+    const now = this.tree.usage();
     const nowMs = performance.now();
     this.memoryByteSeconds += (now.memoryBytes * (nowMs - this.sampledMs)) / 1000;
     this.sampledMs = nowMs;
     return now;
   }
 
-  /** With the init of a PID namespace everything in it dies. bwrap ties it to its monitor only shortly after the start. */
-  private killTree(): void {
-    this.group?.kill();
-    if (this.initSince !== null && startTime(this.initPid) === this.initSince) tryKill(this.initPid);
-  }
-
-  private async awaitExit(options: Options): Promise<SandboxExit> {
+  private async awaitExit({ onEnd }: LocalSandboxParts): Promise<SandboxExit> {
     const { code, signal } = await this.monitor.ended;
     // Kills of long ago were tools; the program itself lived on.
     const wasOutOfMemory =
-      (this.group?.oomKills() ?? 0) > this.oomKills && (code === KILLED_CODE || signal === 'SIGKILL');
+      this.tree.oomKills() > this.oomKills && (code === KILLED_CODE || signal === 'SIGKILL');
     this.hasEnded = true;
-    this.killTree();
-    await gone(this.initPid, this.initSince, GONE_TIMEOUT_MS);
-    await this.group?.destroy();
+    await this.tree.destroy();
     const exit = { reason: this.endedBy ?? (wasOutOfMemory ? 'oom' : 'exit'), code, signal };
-    options.onEnd(exit);
+    onEnd(exit);
     return exit;
   }
 }

@@ -13,6 +13,11 @@ export function createOrgStore(db: Database) {
       await db.sql`insert into orgs (id, name) values (${org.id}, ${org.name})`;
     },
 
+    async count(): Promise<number> {
+      const rows = await db.sql<{ count: number }[]>`select count(*)::int as count from orgs`;
+      return rows[0]?.count ?? 0;
+    },
+
     /** The organisation that the first start made; null before it. */
     async first(): Promise<Org | null> {
       const rows = await db.sql<Org[]>`select id, name from orgs order by id limit 1`;

@@ -5,8 +5,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
-import type { BubblewrapSandbox } from '../../src/sandbox/running.ts';
-import { collect, fixture, isRoot, lineOf, type Fixture } from './fixture.ts';
+import { collect, fixture, isRoot, lineOf, local, pidsOf, type Fixture } from './fixture.ts';
 import { errno, errnosOf, syscallLine } from './probes.ts';
 
 const SECRET = 'neighbour-secret-5f1c';
@@ -52,7 +51,7 @@ describe('attacks from inside a sandbox are refused', () => {
   });
 
   test('processes of the host and of other sandboxes can neither be seen nor signalled', async () => {
-    const other = (neighbour as BubblewrapSandbox).initPid;
+    const [other] = pidsOf(neighbour);
     const { stdout } = await fx.run(
       `ls /proc | grep -c '^[0-9]'; kill -9 ${process.pid} ${other} 2>&1 | grep -c 'No such process'; kill -9 -1`,
     );
@@ -122,7 +121,7 @@ describe('attacks from inside a sandbox are refused', () => {
     );
     await lineOf(sandbox.stdout, (line) => line === 'survived');
     // As the driver does once a second.
-    (sandbox as BubblewrapSandbox).sample();
+    local(sandbox).sample();
     sandbox.stdin.write('go\n');
     const exit = await sandbox.exited;
     assert.equal(exit.reason, 'exit');

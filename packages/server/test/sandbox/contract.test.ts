@@ -6,10 +6,25 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { sandboxContract } from './contract-suite.ts';
-import { fixture, isRoot } from './fixture.ts';
+import { ProcessDriver } from '../../src/sandbox/process/process-driver.ts';
+import { silentLog } from '../support/log.ts';
+import { driverFixture, fixture, isRoot } from './fixture.ts';
 
-sandboxContract(isRoot ? 'bubblewrap, service is root' : 'bubblewrap, service is no root', () => fixture());
-sandboxContract('bubblewrap without cgroups', () => fixture({ useCgroups: false }));
+sandboxContract({
+  label: isRoot ? 'bubblewrap, service is root' : 'bubblewrap, service is no root',
+  isolation: 'kernel',
+  make: fixture,
+});
+sandboxContract({
+  label: 'bubblewrap without cgroups',
+  isolation: 'kernel',
+  make: (place) => fixture({ ...place, useCgroups: false }),
+});
+sandboxContract({
+  label: 'plain processes',
+  isolation: 'none',
+  make: (place) => driverFixture((options) => new ProcessDriver({ ...options, log: silentLog }), place),
+});
 
 const UNPRIVILEGED = 61_234;
 const server = join(import.meta.dirname, '../..');

@@ -3,13 +3,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { RunningSandbox, SandboxExit, SandboxSpec } from '../../src/domain/ports/sandbox.ts';
+import type {
+  RunningSandbox,
+  SandboxDriver,
+  SandboxExit,
+  SandboxSpec,
+} from '../../src/domain/ports/sandbox.ts';
 import { newId } from '../../src/domain/ids.ts';
-import {
-  createBubblewrap,
-  type BubblewrapDriver,
-  type BubblewrapOptions,
-} from '../../src/sandbox/bubblewrap.ts';
+import { createBubblewrap, type BubblewrapOptions } from '../../src/sandbox/bubblewrap.ts';
+import { LocalSandbox } from '../../src/sandbox/running.ts';
 import { silentLog } from '../support/log.ts';
 
 export const MIB = 1024 * 1024;
@@ -22,7 +24,7 @@ export interface Outcome {
 }
 
 export interface Fixture {
-  driver: BubblewrapDriver;
+  driver: SandboxDriver;
   folder: string;
   name: string;
   areaDir: string;
@@ -34,14 +36,32 @@ export interface Fixture {
   close(): Promise<void>;
 }
 
-/** A driver in a folder of its own, whose sandboxes, volumes and cgroups are gone after `close`. */
+export interface DriverPlace {
+  areaDir: string;
+  /** Names the installation on the host. */
+  name: string;
+}
+
+/** A bubblewrap driver in a folder of its own; `areaDir` and `name` make it the next service of another fixture. */
 export function fixture(options: Partial<BubblewrapOptions> = {}): Fixture {
+  const { areaDir, name } = options;
+  return driverFixture((place) => createBubblewrap({ ...place, log: silentLog, ...options }), {
+    ...(areaDir === undefined ? {} : { areaDir }),
+    ...(name === undefined ? {} : { name }),
+  });
+}
+
+/** A driver in a folder of its own, whose sandboxes, volumes and cgroups are gone after `close`. */
+export function driverFixture(
+  make: (place: DriverPlace) => SandboxDriver,
+  place: Partial<DriverPlace> = {},
+): Fixture {
   const folder = mkdtempSync(join(tmpdir(), 'berth-sbx-'));
   // The sandboxes' users must be able to enter.
   chmodSync(folder, 0o711);
-  const name = `test-${newId().slice(-12)}`;
-  const areaDir = join(folder, 'area');
-  const driver = createBubblewrap({ areaDir, name, log: silentLog, ...options });
+  const name = place.name ?? `test-${newId().slice(-12)}`;
+  const areaDir = place.areaDir ?? join(folder, 'area');
+  const driver = make({ areaDir, name });
   const volumes = new Set<string>();
 
   function spec(command: string[], changes: Partial<SandboxSpec> = {}): SandboxSpec {
@@ -82,6 +102,16 @@ export function fixture(options: Partial<BubblewrapOptions> = {}): Fixture {
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** Host pids of everything in a sandbox of this host. */
+export function pidsOf(sandbox: RunningSandbox): number[] {
+  return local(sandbox).pids();
+}
+
+export function local(sandbox: RunningSandbox): LocalSandbox {
+  if (!(sandbox instanceof LocalSandbox)) throw new Error('This sandbox is not of a local driver.');
+  return sandbox;
 }
 
 export async function collect(sandbox: RunningSandbox): Promise<Outcome> {

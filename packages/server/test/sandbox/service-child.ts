@@ -4,8 +4,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { newId } from '../../src/domain/ids.ts';
 import { createBubblewrap } from '../../src/sandbox/bubblewrap.ts';
-import type { BubblewrapSandbox } from '../../src/sandbox/running.ts';
-import { lineOf } from './fixture.ts';
+import { lineOf, pidsOf } from './fixture.ts';
 import { silentLog } from '../support/log.ts';
 
 const [folder = '', name = '', cgroups = '', mode = 'attached'] = process.argv.slice(2);
@@ -22,7 +21,7 @@ for (const slot of [1, 2, 3]) {
   const id = newId();
   const runDir = join(folder, `run-${id}`);
   mkdirSync(runDir, { recursive: true });
-  const sandbox = (await driver.start({
+  const sandbox = await driver.start({
     id,
     slot,
     volumeDir: join(folder, `volume-${slot}`),
@@ -33,9 +32,9 @@ for (const slot of [1, 2, 3]) {
     limits: { memoryBytes: 64 << 20, cpus: 1, pids: 32, diskBytes: 64 << 20, openFiles: 64 },
     detached: mode === 'detached',
     transparentEgress: false,
-  })) as BubblewrapSandbox;
+  });
   const leaked = mode === 'detached' ? '' : await lineOf(sandbox.stdout, (line) => /^\d+$/.test(line));
-  process.stdout.write(`${JSON.stringify({ id, initPid: sandbox.initPid, leaked })}\n`);
+  process.stdout.write(`${JSON.stringify({ id, pids: pidsOf(sandbox), leaked })}\n`);
 }
 process.stdout.write('ready\n');
 setInterval(() => {}, 60_000);

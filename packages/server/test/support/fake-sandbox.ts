@@ -68,6 +68,8 @@ export interface FakeDriver extends SandboxDriver {
 export function fakeDriver(): FakeDriver {
   const driver: FakeDriver = {
     name: 'fake',
+    isolation: async () => 'vm',
+    close: async () => undefined,
     started: [],
     live: new Map(),
     removedVolumes: [],

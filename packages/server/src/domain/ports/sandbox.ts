@@ -124,6 +124,8 @@ export interface RunningSandbox {
 /** Isolated places to run in, one per agent, behind one port. */
 export interface SandboxDriver {
   readonly name: string;
+  /** The isolation that every start gives. Where it depends on the host, it is proven by a trial, and rejects when that fails. */
+  isolation(): Promise<Isolation>;
   capabilities(): Promise<SandboxCapabilities>;
   start(spec: SandboxSpec): Promise<RunningSandbox>;
   /**
@@ -142,4 +144,6 @@ export interface SandboxDriver {
   volumeUse(volumeDir: string): Promise<{ bytes: number; entries: number }>;
   /** Deletes an agent's volume, whose files belong to the sandbox's user. Idempotent. */
   removeVolume(volumeDir: string): Promise<void>;
+  /** Ends every sandbox that is not detached; those live on. */
+  close(): Promise<void>;
 }

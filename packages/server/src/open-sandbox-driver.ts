@@ -1,0 +1,21 @@
+import { createHash } from 'node:crypto';
+import { ConfigError, type Config } from './config.ts';
+import type { Log } from './domain/log.ts';
+import type { SandboxDriver } from './domain/ports/sandbox.ts';
+import { createBubblewrap } from './sandbox/bubblewrap.ts';
+import { ProcessDriver } from './sandbox/process/process-driver.ts';
+
+/** The driver that the configuration names, and never another. */
+export function openSandboxDriver(config: Config, log: Log): SandboxDriver {
+  // Names this installation's sandboxes on the host; two services with two data directories do not meet.
+  const name = createHash('sha256').update(config.dataDir).digest('hex').slice(0, 12);
+  const options = { areaDir: config.paths.runtime, name, log: log.child({ part: 'sandbox' }) };
+  switch (config.sandboxDriver) {
+    case 'bubblewrap':
+      return createBubblewrap(options);
+    case 'process':
+      return new ProcessDriver(options);
+    case 'docker':
+      throw new ConfigError('BERTH_SANDBOX: the docker driver is not part of this build.');
+  }
+}

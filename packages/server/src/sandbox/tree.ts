@@ -1,0 +1,45 @@
+import type { Group } from './cgroup/group.ts';
+import { gone, startTime, tryKill } from './processes.ts';
+import { namespacePids, processStats, type Usage } from './process-stats.ts';
+
+const GONE_TIMEOUT_MS = 10_000;
+
+/** All processes of a sandbox, however they are held together. */
+export interface Tree {
+  /** Host pids of everything inside. */
+  pids(): number[];
+  /** Those of the agent, without an init of ours. */
+  agentPids(): number[];
+  usage(): Usage;
+  /** Times that the kernel killed one for want of memory, so far. */
+  oomKills(): number;
+  /** Sends SIGKILL to everything. */
+  kill(): void;
+  /** Kills until nothing is left, and takes away what held it together. */
+  destroy(): Promise<void>;
+  /** Null where it cannot be frozen. */
+  freezer: { isFrozen(): boolean; freeze(): Promise<void>; thaw(): void } | null;
+}
+
+/** A PID namespace, and a cgroup where there is one. With the init of the namespace everything in it dies. */
+export function namespaceTree(initPid: number, group: Group | null): Tree {
+  const since = startTime(initPid);
+  const pids = (): number[] => group?.pids() ?? namespacePids(initPid);
+  const kill = (): void => {
+    group?.kill();
+    if (since !== null && startTime(initPid) === since) tryKill(initPid);
+  };
+  return {
+    pids,
+    agentPids: () => pids().filter((pid) => pid !== initPid),
+    usage: () => (group ? group.usage() : processStats(namespacePids(initPid))),
+    oomKills: () => group?.oomKills() ?? 0,
+    kill,
+    destroy: async () => {
+      kill();
+      await gone(initPid, since, GONE_TIMEOUT_MS);
+      await group?.destroy();
+    },
+    freezer: group?.canFreeze ? group : null,
+  };
+}
