@@ -10,6 +10,7 @@ import type {
   SandboxDriver,
   SandboxSpec,
 } from '../../domain/ports/sandbox.ts';
+import { volumeUse } from '../disk/quota.ts';
 import { closedStreams, MARK_VARIABLE, type Streams } from '../launch.ts';
 import { refuseBadSpec } from '../launch-args.ts';
 import { adoptedMonitor, childMonitor } from '../monitor.ts';
@@ -134,6 +135,14 @@ export class ProcessDriver implements SandboxDriver {
     await this.running.get(id)?.kill();
     await markedTree(this.markOf(id)).destroy();
     this.forget(id);
+  }
+
+  async prepareVolume(volumeDir: string): Promise<void> {
+    prepareVolume(volumeDir, null);
+  }
+
+  volumeUse(volumeDir: string): Promise<{ bytes: number; entries: number }> {
+    return volumeUse(volumeDir);
   }
 
   removeVolume(volumeDir: string): Promise<void> {
