@@ -127,7 +127,7 @@ const carriers: { network: Network; shift: bigint }[] = [
 ];
 
 /** The IPv4 address that a connection to this IPv6 address would end at, or null. */
-function carriedIpv4(address: Address): Address | null {
+export function carriedIpv4(address: Address): Address | null {
   const carrier = carriers.find(({ network }) => contains(network, address));
   return carrier ? { version: 4, value: (address.value >> carrier.shift) & 0xffff_ffffn } : null;
 }

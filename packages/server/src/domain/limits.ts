@@ -23,6 +23,18 @@ export const limits = {
   queuedRunsPerConversation: 100,
   sseHeartbeatMs: 15_000,
   deltaRetentionHours: 24,
+  /** Connections that a sandbox has open to the outside at once. */
+  egressConnections: 256,
+  egressHeadBytes: 16 * 1024,
+  egressHeaders: 100,
+  /** To send a request, or the first bytes of a tunnel. */
+  egressHeadMs: 15_000,
+  egressIdleMs: 600_000,
+  egressTotalMs: 24 * 3_600_000,
+  /** Rules in each list of an agent's policy. */
+  egressRules: 200,
+  /** Kinds of refused connections that are kept per agent; the oldest go first. */
+  egressRefusals: 500,
 } as const;
 
 export const secretKeyPattern = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;

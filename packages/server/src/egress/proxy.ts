@@ -1,0 +1,172 @@
+import { chmod, rm } from 'node:fs/promises';
+import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
+import { createServer, type Server, type Socket } from 'node:net';
+import { join } from 'node:path';
+import type { Network } from '../domain/address-ranges.ts';
+import { EgressRefused } from '../domain/egress-policy.ts';
+import { limits as defaults } from '../domain/limits.ts';
+import type { Egress, EgressOwner, EgressRecorder, ReadEgressPolicy } from '../domain/ports/egress.ts';
+import { refuseSocket } from './answers.ts';
+import { EgressConnection } from './connection.ts';
+import { connectAddress, type ConnectAddress } from './dial.ts';
+import type { Interceptor } from './interceptor.ts';
+import { createMeter } from './meter.ts';
+import { forwardPlain, forwardUpgrade } from './plain.ts';
+import { createResolver, type ResolveName } from './resolver.ts';
+import { EgressSession, type EgressLimits, type EgressShared } from './session.ts';
+import { openTunnel } from './tunnel.ts';
+
+export interface EgressProxyOptions {
+  readPolicy: ReadEgressPolicy;
+  recorder: EgressRecorder;
+  /** Ranges that are reached although they are not public (BERTH_ALLOW_PRIVATE_NETWORKS). */
+  allowPrivateNetworks: readonly Network[];
+  /** Of all sandboxes together. */
+  maxConnections: number;
+  /** What handles the brokered secrets of a sandbox; null where there are none. */
+  interceptor: (owner: EgressOwner) => Interceptor | null;
+  resolve?: ResolveName;
+  connect?: ConnectAddress;
+  limits?: Partial<EgressLimits>;
+}
+
+/** The proxy of all sandboxes of this node: a Unix socket each, which says whose a connection is, and one parser. */
+export function createEgressProxy(options: EgressProxyOptions): Egress {
+  const meter = createMeter(options.recorder);
+  const shared: EgressShared = {
+    dial: {
+      resolve: options.resolve ?? createResolver(),
+      allow: options.allowPrivateNetworks,
+      connect: options.connect ?? connectAddress,
+    },
+    meter,
+    recorder: options.recorder,
+    limits: {
+      connections: defaults.egressConnections,
+      headMs: defaults.egressHeadMs,
+      idleMs: defaults.egressIdleMs,
+      totalMs: defaults.egressTotalMs,
+      ...options.limits,
+    },
+  };
+  const sessions = new Map<EgressSession, Server>();
+  const connections = new WeakMap<object, EgressConnection>();
+  const refreshes = new WeakMap<EgressSession, Promise<void>>();
+  let closedRefusals = 0;
+
+  // It never listens: connections of all sandboxes are handed to it. One request each, so none is read as another's.
+  const http = createHttpServer({
+    insecureHTTPParser: false,
+    // Missing ones are refused by us, with the reason.
+    requireHostHeader: false,
+    maxHeaderSize: defaults.egressHeadBytes,
+    requestTimeout: 0,
+    headersTimeout: 0,
+    keepAliveTimeout: 0,
+  });
+  // The size of the head bounds them; a request with too many is refused, never cut short.
+  http.maxHeadersCount = 0;
+  http.on('request', (message, response) => {
+    response.shouldKeepAlive = false;
+    void forwardPlain(begin(message), message, response);
+  });
+  http.on('upgrade', (message, socket, rest) => {
+    void forwardUpgrade(begin(message), message, socket as Socket, rest);
+  });
+  http.on('connect', (message, _socket, rest) => {
+    void openTunnel(begin(message), message, rest, serve);
+  });
+  http.on('clientError', (_error, socket) => {
+    const connection = connections.get(socket);
+    if (!connection || !socket.writable) return void socket.destroy();
+    const error = new EgressRefused('bad_request', 'The request could not be read.');
+    refuseSocket(connection, socket as Socket, error);
+  });
+
+  function begin(message: IncomingMessage): EgressConnection {
+    const connection = connections.get(message.socket)!;
+    connection.headCame();
+    return connection;
+  }
+
+  function serve(connection: EgressConnection): void {
+    connection.awaitHead();
+    http.emit('connection', connection.client);
+    // In a tunnel it was paused, with what had been read put back.
+    connection.client.resume();
+  }
+
+  /** One after the other, so that the policy that was read last is the one that holds. */
+  function refresh(session: EgressSession): Promise<void> {
+    const before = refreshes.get(session) ?? Promise.resolve();
+    const next = before
+      .catch(() => undefined)
+      .then(() => options.readPolicy(session.owner.agentId))
+      .then((policy) => session.setPolicy(policy));
+    refreshes.set(session, next);
+    return next;
+  }
+
+  function openConnections(): number {
+    let count = 0;
+    for (const session of sessions.keys()) count += session.connections.size;
+    return count;
+  }
+
+  function accept(session: EgressSession, client: Socket): void {
+    const isFull =
+      session.connections.size >= shared.limits.connections || openConnections() >= options.maxConnections;
+    const connection = new EgressConnection(session, client);
+    connections.set(client, connection);
+    if (!isFull) return serve(connection);
+    const error = new EgressRefused('too_many_connections', 'Too many connections to the outside are open.');
+    refuseSocket(connection, client, error);
+  }
+
+  return {
+    async open(owner, runDir) {
+      const path = join(runDir, 'egress.sock');
+      await rm(path, { force: true });
+      const session = new EgressSession(owner, shared, options.interceptor(owner));
+      const server = createServer({ allowHalfOpen: true }, (client) => accept(session, client));
+      server.on('error', () => undefined);
+      sessions.set(session, server);
+      try {
+        await refresh(session);
+        await listen(server, path);
+      } catch (error) {
+        sessions.delete(session);
+        throw error;
+      }
+      return { close: () => close(session, server) };
+    },
+    async policyChanged(agentId) {
+      const own = [...sessions.keys()].filter((session) => session.owner.agentId === agentId);
+      await Promise.all(own.map(refresh));
+    },
+    stats() {
+      const refusals = [...sessions.keys()].reduce((sum, session) => sum + session.refusals, closedRefusals);
+      return { connections: openConnections(), refusals, ...meter.stats() };
+    },
+    close() {
+      for (const [session, server] of sessions) close(session, server);
+      meter.sampleAll();
+    },
+  };
+
+  function close(session: EgressSession, server: Server): void {
+    if (!sessions.delete(session)) return;
+    closedRefusals += session.refusals;
+    server.close();
+    session.close();
+  }
+}
+
+async function listen(server: Server, path: string): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(path, resolve);
+  });
+  // The sandbox's user is another one; the folder around it is open for nobody else.
+  await chmod(path, 0o666);
+}

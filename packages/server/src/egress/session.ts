@@ -1,0 +1,67 @@
+import {
+  compileEgressPolicy,
+  EgressRefused,
+  type CompiledEgressPolicy,
+  type EgressPolicy,
+  type EgressReason,
+  type EgressTarget,
+} from '../domain/egress-policy.ts';
+import type { EgressOwner, EgressRecorder } from '../domain/ports/egress.ts';
+import type { EgressConnection } from './connection.ts';
+import type { DialOptions } from './dial.ts';
+import type { Interceptor } from './interceptor.ts';
+import type { Meter } from './meter.ts';
+
+/** What all sandboxes of a node share. */
+export interface EgressShared {
+  dial: DialOptions;
+  meter: Meter;
+  recorder: EgressRecorder;
+  limits: EgressLimits;
+}
+
+export interface EgressLimits {
+  connections: number;
+  headMs: number;
+  idleMs: number;
+  totalMs: number;
+}
+
+/** The way out of one sandbox: its policy, and its open connections. */
+export class EgressSession {
+  readonly owner: EgressOwner;
+  readonly shared: EgressShared;
+  readonly interceptor: Interceptor | null;
+  readonly connections = new Set<EgressConnection>();
+  /** Nothing goes out until a policy was read. */
+  policy: CompiledEgressPolicy = compileEgressPolicy({ mode: 'none', allow: [], deny: [], presets: [] });
+  refusals = 0;
+
+  constructor(owner: EgressOwner, shared: EgressShared, interceptor: Interceptor | null) {
+    this.owner = owner;
+    this.shared = shared;
+    this.interceptor = interceptor;
+  }
+
+  /** Holds for the next connection; open ones that it would not let begin are cut. */
+  setPolicy(policy: EgressPolicy): void {
+    this.policy = compileEgressPolicy(policy);
+    for (const connection of this.connections) connection.checkAgain();
+  }
+
+  report(target: EgressTarget | null, reason: EgressReason, message: string): void {
+    const { orgId, agentId } = this.owner;
+    const { host, port } = target ?? { host: '', port: 0 };
+    this.refusals += 1;
+    this.shared.recorder.refused({ orgId, agentId, host, port, reason, message });
+  }
+
+  close(): void {
+    for (const connection of this.connections) connection.destroy();
+  }
+}
+
+export function refused(error: unknown): EgressRefused {
+  if (error instanceof EgressRefused) return error;
+  return new EgressRefused('connect_failed', 'The connection could not be made.');
+}
