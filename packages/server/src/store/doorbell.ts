@@ -7,10 +7,18 @@ const CHANNEL = 'berth_doorbell';
 /** NOTIFY takes a lock of the whole database at commit, so rings of some milliseconds go out together. */
 const JOIN_MS = 4;
 const RETRY_MS = 500;
+/** Each step of closing waits so long for a server that gives no answer. */
+const CLOSE_MS = 1_000;
 /** PostgreSQL refuses a payload of 8,000 bytes or more. */
 const MAX_PAYLOAD_CHARS = 7_000;
 /** Beyond it, rings of a database that is away are dropped: whoever reconnects reads everything again. */
 const MAX_WAITING = 20_000;
+
+async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  let late: NodeJS.Timeout | undefined;
+  await Promise.race([work, new Promise<void>((resolve) => (late = setTimeout(resolve, ms)))]);
+  clearTimeout(late);
+}
 
 const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys', 'budgets'];
 /** Rung even to replicas that are not counted yet: a revoked key must stop, and a budget hold, at once everywhere. */
@@ -98,11 +106,15 @@ export async function openDoorbell(db: Database, log: Log): Promise<Doorbell> {
     onReconnect: (handler) => void reconnected.push(handler),
     setPeers: (others) => void (peers = others),
     async close() {
+      await within(CLOSE_MS, sending.then(send));
+      isClosed = true;
+      // What failed just now has asked for another try.
       if (timer) clearTimeout(timer);
       timer = null;
-      await sending.then(send);
-      isClosed = true;
-      await listening.unlisten().catch(() => undefined);
+      await within(
+        CLOSE_MS,
+        listening.unlisten().catch(() => undefined),
+      );
       // After a lost connection the driver listens by a listener of its own, which `unlisten` does not know: it would
       // listen again when the handle is closed, for ever.
       delete (sql.listen as unknown as { channels?: Record<string, unknown> }).channels?.[CHANNEL];

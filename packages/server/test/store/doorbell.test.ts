@@ -4,6 +4,7 @@ import { newId } from '../../src/domain/ids.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { openDoorbell } from '../../src/store/doorbell.ts';
 import { testDatabase } from '../support/database.ts';
+import { FakePostgres } from '../support/fake-postgres.ts';
 import { silentLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
 
@@ -72,4 +73,15 @@ test('after a lost connection it listens again and says that rings may have been
       where datname = current_database() and query ilike 'listen %'`;
     return rows.length === 1;
   });
+});
+
+test('closing does not wait for a database that gives no answer', { timeout: 8_000 }, async () => {
+  const server = new FakePostgres();
+  const db = openDatabase({ connection: server.connection, pool: 1 });
+  const bell = await openDoorbell(db, silentLog);
+  server.onAsked = () => {};
+  bell.ring('keys', newId());
+  await bell.close();
+  for (const backend of server.backends) backend.lose();
+  await db.close();
 });

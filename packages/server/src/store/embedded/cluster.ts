@@ -20,6 +20,8 @@ import type { Identity } from './identity.ts';
 export const USER = 'berth';
 
 const run = promisify(execFile);
+/** It takes a second or two; on a slow disk a minute. */
+const INITDB_MS = 300_000;
 
 /** Major version of the data directory; null = there is none yet. */
 export function clusterMajor(clusterDir: string): number | null {
@@ -60,6 +62,7 @@ export async function createCluster(
     await run(join(engine.binDir, 'initdb'), [...options, `--pwfile=${handedOver}`, '-D', partial], {
       cwd: '/',
       env: { PATH: '/usr/bin:/bin', LC_ALL: 'C', ...engine.env },
+      timeout: INITDB_MS,
       ...maker.spawn,
     });
   } catch (error) {
