@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
@@ -117,6 +118,63 @@ test('events of one turn of the event loop go out in one piece', async () => {
   assert.equal(chunks.filter((chunk) => chunk.includes('piece')).length, 1);
   client.close();
 });
+
+/** Everything that a bare connection receives, until the other side ends it. */
+async function rawStream(path: string, version: string, more: string): Promise<() => string> {
+  const { hostname, port } = new URL(origin);
+  const socket = connect(Number(port), hostname).setEncoding('utf8');
+  let text = '';
+  socket.on('data', (piece: string) => (text += piece));
+  socket.write(
+    `GET ${path} HTTP/${version}\r\nHost: ${hostname}\r\nAuthorization: Bearer ${key()}\r\n${more}\r\n`,
+  );
+  after(() => socket.destroy());
+  return () => text;
+}
+
+const wantEvents = 'Accept: text/event-stream\r\n';
+
+test('a stream is chunked as HTTP/1.1 says and keeps its connection', async () => {
+  const { core } = world;
+  const { runId } = await newRun();
+  core.append(runId, delta(runId, 'ä😀'));
+  core.settle(runId, { message: 'done' });
+  const again = `GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n`;
+  const received = await rawStream(`/v1/runs/${runId}/events`, '1.1', `${wantEvents}\r\n${again}`);
+  await until('the second request is answered', () => received().includes('HTTP/1.1 404'));
+  const [head, rest] = splitOnce(received(), '\r\n\r\n');
+  assert.match(head, /^Transfer-Encoding: chunked$/im);
+  let body = Buffer.from(rest);
+  let events = '';
+  for (;;) {
+    const end = body.indexOf('\r\n');
+    const size = Number.parseInt(body.subarray(0, end).toString(), 16);
+    const chunk = body.subarray(end + 2, end + 2 + size);
+    assert.equal(body.subarray(end + 2 + size, end + 4 + size).toString(), '\r\n');
+    body = body.subarray(end + 4 + size);
+    if (size === 0) break;
+    events += chunk.toString();
+  }
+  assert.match(events, /"text":"ä😀"[^]*event: run\.completed\n.*\n\n$/);
+  assert.match(body.toString(), /^HTTP\/1\.1 404/);
+});
+
+test('a client of HTTP/1.0 gets the events without chunks and the end of the connection', async () => {
+  const { core } = world;
+  const { runId } = await newRun();
+  const received = await rawStream(`/v1/runs/${runId}/events`, '1.0', wantEvents);
+  core.append(runId, delta(runId, 'live'));
+  core.settle(runId, { message: 'done' });
+  await until('the last event', () => received().includes('run.completed'));
+  const [head, events] = splitOnce(received(), '\r\n\r\n');
+  assert.doesNotMatch(head, /chunked/i);
+  assert.match(events, /^id: 1\nevent: run\.queued\n/);
+});
+
+function splitOnce(text: string, mark: string): [string, string] {
+  const at = text.indexOf(mark);
+  return [text.slice(0, at), text.slice(at + mark.length)];
+}
 
 test('a client that does not read is let go at the limit; it can resume', async () => {
   const { core } = world;

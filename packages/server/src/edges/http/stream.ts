@@ -73,7 +73,10 @@ class Stream implements EventSink {
   readonly #options: StreamOptions;
   readonly #markDirty: (stream: Stream) => void;
   #pending = '';
+  #isDirty = false;
   #closed = false;
+  /** Set once the head is made: whether pieces go out as chunks, which an HTTP/1.0 client does not know. */
+  #isChunked = false;
   #stop: (() => void) | null = null;
   #heartbeat: NodeJS.Timeout | null = null;
 
@@ -101,9 +104,8 @@ class Stream implements EventSink {
       this.close();
       return false;
     }
-    const wasEmpty = this.#pending === '';
     for (const event of events) this.#pending += frame(event);
-    if (wasEmpty && this.#pending !== '') this.#markDirty(this);
+    this.#flushSoon();
     return true;
   }
 
@@ -122,26 +124,31 @@ class Stream implements EventSink {
 
   end(): void {
     if (this.#closed) return;
-    this.flush();
     this.#begin();
-    this.#response.end();
+    // The last events and the end leave in one write.
+    this.#response.end(this.#chunk(this.#pending) + (this.#isChunked ? '0\r\n\r\n' : ''));
     this.close();
   }
 
-  /** The follower is in place: the client sees the head at once, even when there is no event yet. */
+  /** The follower is in place: the client sees the head in this turn of the event loop, with the first events if there are. */
   attach(stop: () => void): void {
     if (this.#closed) return stop();
     this.#stop = stop;
     this.#begin();
-    this.#response.flushHeaders();
-    this.#heartbeat = setInterval(() => this.#response.write(':\n\n'), this.#options.heartbeatMs);
+    this.#flushSoon();
+    this.#heartbeat = setInterval(
+      () => this.#response.write(this.#chunk(':\n\n')),
+      this.#options.heartbeatMs,
+    );
     this.#heartbeat.unref();
   }
 
   flush(): void {
-    if (this.#closed || this.#pending === '') return;
+    this.#isDirty = false;
+    if (this.#closed) return;
     this.#begin();
-    this.#response.write(this.#pending);
+    if (this.#pending === '') return this.#response.flushHeaders();
+    this.#response.write(this.#chunk(this.#pending));
     this.#pending = '';
   }
 
@@ -154,6 +161,18 @@ class Stream implements EventSink {
     stop?.();
   }
 
+  #flushSoon(): void {
+    if (this.#isDirty) return;
+    this.#isDirty = true;
+    this.#markDirty(this);
+  }
+
+  /** One piece of the body in the chunked coding (RFC 9112, section 7.1), or as it is where that is not spoken. */
+  #chunk(text: string): string {
+    if (!this.#isChunked || text === '') return text;
+    return `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
+  }
+
   #begin(): void {
     if (this.#response.headersSent) return;
     this.#response.writeHead(200, {
@@ -162,6 +181,9 @@ class Stream implements EventSink {
       // A reverse proxy that collects an answer before it passes it on would hold the events back.
       'X-Accel-Buffering': 'no',
     });
+    // Node would write each chunk as four pieces, which costs several times as much as one text.
+    this.#isChunked = this.#response.chunkedEncoding;
+    this.#response.chunkedEncoding = false;
   }
 }
 
