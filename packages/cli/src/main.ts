@@ -8,6 +8,7 @@ import { deploy, deploymentCommands } from './commands/deploy.ts';
 import { keyCommands } from './commands/keys.ts';
 import { conversationCommands, runCommands } from './commands/runs.ts';
 import { secretCommands } from './commands/secrets.ts';
+import { egressCommands } from './commands/egress.ts';
 import { hostCommands, isHostCommand, runOnHost } from './host.ts';
 import { safe } from './print.ts';
 import { readSettings } from './settings.ts';
@@ -23,6 +24,7 @@ export const commands: Command[] = [
   ...runCommands,
   ...keyCommands,
   ...secretCommands,
+  ...egressCommands,
   ...budgetCommands,
 ];
 

@@ -10,6 +10,10 @@ import type {
   ApiKeyMinted,
   BudgetAnswer,
   BudgetPut,
+  EgressAnswer,
+  EgressPut,
+  EgressRefusal,
+  EgressTraffic,
   ChatSend,
   Conversation,
   Deployment,
@@ -147,6 +151,18 @@ export function createClient(options: ClientOptions) {
       stream: (input: SendInput, sendOptions: SendOptions = {}) =>
         streamSend(send, followRun, input, sendOptions),
     },
+    egress: {
+      /** What the agent may reach on the network. */
+      get: async (agentId: string) => (await json<EgressAnswer>('GET', egressPath(agentId))).egress,
+      /** Replaces the whole policy. */
+      set: async (agentId: string, input: EgressPut) =>
+        (await json<EgressAnswer>('PUT', egressPath(agentId), { body: input })).egress,
+      /** Back to the installation's default. */
+      reset: (agentId: string) => json<void>('DELETE', egressPath(agentId)),
+      refusals: (agentId: string, query?: ListOptions) =>
+        list<EgressRefusal>(`${egressPath(agentId)}/refusals`, 'refusals', query),
+      traffic: (agentId: string) => json<EgressTraffic>('GET', `${egressPath(agentId)}/traffic`),
+    },
     budgets: {
       /** Of the organisation, or of one agent; null = no cap. */
       get: async (agentId?: string) => (await json<BudgetAnswer>('GET', budgetPath(agentId))).budget,
@@ -156,6 +172,10 @@ export function createClient(options: ClientOptions) {
     },
     limits: () => json<Limits>('GET', '/v1/limits'),
   };
+}
+
+function egressPath(agentId: string): string {
+  return `/v1/agents/${encodeURIComponent(agentId)}/egress`;
 }
 
 function budgetPath(agentId: string | undefined): string {

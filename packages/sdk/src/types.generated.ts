@@ -236,6 +236,81 @@ export interface DeploymentPage {
   nextCursor: string | null;
 }
 
+export interface Egress {
+  /** `none`: nothing is reached. `list`: what `allow` and `presets` name. `open`: every public host. In every mode `deny` wins, and private, loopback, link-local and metadata addresses are not reached. */
+  mode: "none" | "list" | "open";
+  /** Rules: `<host>[:<port>][/tcp]`: `registry.example` (ports 80 and 443), `registry.example:8443`, `registry.example:*`, `*.example.org` (names below it), `203.0.113.7:443`, `[2001:db8::7]:443`, `203.0.113.0/24`. `/tcp` lets any protocol pass unread; without it only TLS that names the host, and HTTP, do. At most 200. */
+  allow: string[];
+  /** Rules of the same form. At most 200. Addresses hold for what names resolve to, too. */
+  deny: string[];
+  /** Hosts of well-known registries by name: `npm` (npm and Yarn packages), `pypi` (Python packages), `debian` (Debian packages), `ubuntu` (Ubuntu packages), `alpine` (Alpine packages), `crates` (Rust crates and toolchains), `go` (Go modules), `rubygems` (Ruby gems), `maven` (Maven Central), `nuget` (.NET packages), `packagist` (PHP packages), `node` (Node releases and headers), `github` (GitHub: git over https, the API, archives, raw files and releases), `gitlab` (GitLab.com: git over https and the API). */
+  presets: string[];
+  /** Lead programs that know no proxy to it as well, from the next start of the sandbox on. Needs a host that can (`transparentPossible`). */
+  transparent: boolean;
+  /** Whether `transparent` has an effect on this host. */
+  transparentPossible: boolean;
+  /** Nothing was set for this agent: it is the installation's default. */
+  isDefault: boolean;
+  /** When it was set; null when never. */
+  updatedAt: string | null;
+}
+
+export interface EgressAnswer {
+  egress: Egress;
+}
+
+export interface EgressPut {
+  /** `none`: nothing is reached. `list`: what `allow` and `presets` name. `open`: every public host. In every mode `deny` wins, and private, loopback, link-local and metadata addresses are not reached. */
+  mode: "none" | "list" | "open";
+  /** Rules: `<host>[:<port>][/tcp]`: `registry.example` (ports 80 and 443), `registry.example:8443`, `registry.example:*`, `*.example.org` (names below it), `203.0.113.7:443`, `[2001:db8::7]:443`, `203.0.113.0/24`. `/tcp` lets any protocol pass unread; without it only TLS that names the host, and HTTP, do. At most 200. */
+  allow?: string[];
+  /** Rules of the same form. At most 200. Addresses hold for what names resolve to, too. */
+  deny?: string[];
+  /** Hosts of well-known registries by name: `npm` (npm and Yarn packages), `pypi` (Python packages), `debian` (Debian packages), `ubuntu` (Ubuntu packages), `alpine` (Alpine packages), `crates` (Rust crates and toolchains), `go` (Go modules), `rubygems` (Ruby gems), `maven` (Maven Central), `nuget` (.NET packages), `packagist` (PHP packages), `node` (Node releases and headers), `github` (GitHub: git over https, the API, archives, raw files and releases), `gitlab` (GitLab.com: git over https and the API). */
+  presets?: string[];
+  /** Lead programs that know no proxy to it as well, from the next start of the sandbox on. Needs a host that can (`transparentPossible`). */
+  transparent?: boolean;
+}
+
+export interface EgressRefusal {
+  /** What was asked for; empty when it could not be read. */
+  host: string;
+  /** 0 when it could not be read. */
+  port: number;
+  /** Also told to the program inside, in `X-Berth-Egress-Error`. */
+  reason: "egress_off" | "not_listed" | "denied" | "address_literal" | "private_address" | "name_not_found" | "connect_failed" | "name_mismatch" | "name_missing" | "name_hidden" | "not_tls" | "bad_request" | "too_many_connections" | "timeout" | "placeholder_to_wrong_host" | "placeholder_not_replaced" | "upstream_certificate";
+  /** The reason as a sentence. */
+  message: string;
+  /** How often. */
+  count: number;
+  /** When it was first refused. ISO 8601, UTC, with milliseconds. */
+  firstAt: string;
+  /** When it was last refused. ISO 8601, UTC, with milliseconds. */
+  lastAt: string;
+  /** A command that lets it through, or shows why not; null when none does. */
+  remedy: string | null;
+}
+
+export interface EgressRefusalPage {
+  refusals: EgressRefusal[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface EgressTraffic {
+  /** The first day (UTC) that is counted. */
+  since: string;
+  /** The hosts with the most bytes, most first. */
+  hosts: {
+    host: string;
+    /** Out of the sandbox. */
+    sentBytes: number;
+    /** Into the sandbox. */
+    receivedBytes: number;
+    connections: number;
+  }[];
+}
+
 export interface Event {
   /** Counts from 1 inside its conversation, without a gap. */
   seq: number;

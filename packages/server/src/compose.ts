@@ -6,6 +6,7 @@ import { keyFile, keyVariable } from './admin/encryption-key-file.ts';
 import { ConfigError, type Config } from './config.ts';
 import { createCursors } from './domain/paging.ts';
 import type { Log } from './domain/log.ts';
+import type { Egress } from './domain/ports/egress.ts';
 import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gateway.ts';
 import type { SandboxDriver } from './domain/ports/sandbox.ts';
 import { createApp, type App } from './edges/app.ts';
@@ -16,6 +17,7 @@ import { createModelGateway } from './gateway/gateway.ts';
 import { readProviders } from './gateway/providers.ts';
 import { harnessConnector } from './harness/connect.ts';
 import { harnessLaunch, prepareHarness } from './harness/launch.ts';
+import { openEgress } from './open-egress.ts';
 import { openSandboxDriver } from './open-sandbox-driver.ts';
 import { openRepos } from './repos/open-repos.ts';
 import { createRuntime, type Runtime } from './runtime/runtime.ts';
@@ -186,6 +188,16 @@ export async function compose(
   });
   const cancel = createCancel({ db, life, log });
 
+  const egress = openEgress({
+    config,
+    db,
+    agents: stores.agents,
+    cursors,
+    doorbell,
+    driver: sandboxDriver,
+    interceptor: () => null,
+    log,
+  });
   const prepared = await prepareHarness({
     sourceDir: fileURLToPath(new URL('../../harness/src', import.meta.url)),
     targetDir: config.paths.runtime,
@@ -203,6 +215,7 @@ export async function compose(
     repos,
     secrets,
     records: createSandboxRecords(db),
+    egress: egress.proxy,
     limits: config.sandbox,
     paths: config.paths,
     maxSandboxes: config.sandbox.max,
@@ -235,6 +248,7 @@ export async function compose(
     apiKeys: createApiKeys({ db, ...stores, auth, cursors }),
     secrets,
     deployments,
+    egress: egress.service,
     budgets: createBudgets({ db, ...stores, changed: budgetGuard.changed }),
     conversations: createConversations({ db, ...stores, cursors, life }),
     runs: createRuns({
@@ -260,7 +274,7 @@ export async function compose(
       await db.sql`select 1`;
       return [];
     },
-    gauges: () => runtime.stats(),
+    gauges: () => ({ ...runtime.stats(), ...egressGauges(egress.proxy) }),
   });
   const listener = createListener(
     app,
@@ -299,10 +313,21 @@ export async function compose(
       await git.idle();
       rateLimit.close();
       await auth.close();
+      await egress.close();
       budgetGuard.close();
       gateway.close();
       await doorbell.close();
     },
+  };
+}
+
+function egressGauges(proxy: Egress): Record<string, number> {
+  const { connections, refusals, sentBytes, receivedBytes } = proxy.stats();
+  return {
+    berth_egress_connections_open: connections,
+    berth_egress_refused_total: refusals,
+    berth_egress_sent_bytes_total: sentBytes,
+    berth_egress_received_bytes_total: receivedBytes,
   };
 }
 

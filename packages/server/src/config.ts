@@ -2,6 +2,8 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { isIP } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
+import type { EgressPolicy } from './domain/egress-policy.ts';
+import { egressPresets } from './domain/egress-presets.ts';
 import { isolationGrades, type Isolation } from './domain/ports/sandbox.ts';
 
 const sandboxDrivers = ['auto', 'bubblewrap', 'docker', 'process'] as const;
@@ -35,6 +37,8 @@ export interface Config {
   /** The key-encryption key itself (32 bytes as 64 hex digits), when it comes by variable. */
   encryptionKey: string | null;
   allowPrivateNetworks: string[];
+  /** Of agents whose owner has set none. */
+  defaultEgress: EgressPolicy;
   defaultModel: string | null;
   modelProvidersFile: string | null;
   sandbox: {
@@ -151,6 +155,11 @@ const vars = {
     'BERTH_ALLOW_PRIVATE_NETWORKS',
     '(none)',
     'Comma-separated address ranges in CIDR form that the SSRF guard lets through.',
+  ),
+  egressDefault: declare(
+    'BERTH_EGRESS_DEFAULT',
+    'npm,pypi,debian',
+    'What agents reach whose owner has set nothing: none, open, or presets of registries, comma-separated.',
   ),
   defaultModel: declare(
     'BERTH_DEFAULT_MODEL',
@@ -291,6 +300,7 @@ export function readConfig(env: Env): Config {
     encryptionKeyFile: vars.encryptionKeyFile(env) || join(dataDir, 'encryption-key'),
     encryptionKey: encryptionKey || null,
     allowPrivateNetworks: readNetworks(vars.allowPrivateNetworks(env)),
+    defaultEgress: readDefaultEgress(vars.egressDefault(env) || 'npm,pypi,debian'),
     defaultModel: defaultModel || null,
     modelProvidersFile: readFileName('BERTH_MODEL_PROVIDERS', vars.modelProviders(env)),
     sandbox: {
@@ -391,6 +401,17 @@ function readNetworks(text: string): string[] {
     }
   }
   return ranges;
+}
+
+function readDefaultEgress(text: string): EgressPolicy {
+  const lists = { allow: [], deny: [], transparent: false };
+  if (text === 'none' || text === 'open') return { mode: text, presets: [], ...lists };
+  const presets = text.split(',').map((name) => name.trim());
+  const unknown = presets.find((name) => !Object.hasOwn(egressPresets, name));
+  if (unknown === undefined) return { mode: 'list', presets, ...lists };
+  throw new ConfigError(
+    `BERTH_EGRESS_DEFAULT must be none, open, or some of ${Object.keys(egressPresets).join(', ')}; "${unknown}" is none.`,
+  );
 }
 
 function readFileName(name: string, text: string): string | null {

@@ -15,7 +15,20 @@ export interface EgressPolicy {
   allow: string[];
   deny: string[];
   presets: string[];
+  /**
+   * Whether programs that know no proxy are led to it, from the next start of the sandbox on; only where the driver can
+   * (`SandboxCapabilities.transparentEgress`).
+   */
+  transparent: boolean;
 }
+
+export const noEgress: Readonly<EgressPolicy> = {
+  mode: 'none',
+  allow: [],
+  deny: [],
+  presets: [],
+  transparent: false,
+};
 
 /** Why something did not go out. Closed: the documentation has a line for each. */
 export const egressReasons = [

@@ -66,6 +66,8 @@ const tagTexts: Record<Tag, string> = {
   Conversations: 'What users and an agent said to each other.',
   Runs: 'A run is one turn. In one conversation runs execute one after another.',
   Events: 'Everything that happens in a conversation, to read or to follow live.',
+  Egress:
+    'What the sandbox of an agent may reach on the network, what was refused, and how many bytes passed.',
   Budgets: 'Caps on what is spent for models in a day or a month.',
   Limits: 'What the key may still do.',
 };

@@ -5,6 +5,7 @@ import { apiKeyRoutes } from './v1/api-keys.ts';
 import { budgetRoutes } from './v1/budget.ts';
 import { conversationRoutes } from './v1/conversations.ts';
 import { deploymentRoutes } from './v1/deployments.ts';
+import { egressRoutes } from './v1/egress.ts';
 import { eventRoutes } from './v1/events.ts';
 import { limitRoutes } from './v1/limits.ts';
 import { runRoutes } from './v1/runs.ts';
@@ -17,6 +18,7 @@ export const routes = [
   ...agentRoutes,
   ...apiKeyRoutes,
   ...secretRoutes,
+  ...egressRoutes,
   ...deploymentRoutes,
   ...conversationRoutes,
   ...runRoutes,

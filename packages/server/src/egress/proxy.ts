@@ -25,6 +25,8 @@ export interface EgressProxyOptions {
   maxConnections: number;
   /** What handles the brokered secrets of a sandbox; null where there are none. */
   interceptor: (owner: EgressOwner) => Interceptor | null;
+  /** Whether programs that know no proxy can be led to it on this host. */
+  transparentPossible: () => Promise<boolean>;
   resolve?: ResolveName;
   connect?: ConnectAddress;
   limits?: Partial<EgressLimits>;
@@ -138,10 +140,12 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
         sessions.delete(session);
         throw error;
       }
-      return { close: () => close(session, server) };
+      const transparent = session.wantsTransparent && (await options.transparentPossible());
+      const env = { BERTH_EGRESS: transparent ? 'transparent' : 'proxy' };
+      return { transparent, env, close: () => close(session, server) };
     },
     async policyChanged(agentId) {
-      const own = [...sessions.keys()].filter((session) => session.owner.agentId === agentId);
+      const own = [...sessions.keys()].filter(({ owner }) => agentId === null || owner.agentId === agentId);
       await Promise.all(own.map(refresh));
     },
     stats() {

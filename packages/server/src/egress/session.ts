@@ -1,6 +1,7 @@
 import {
   compileEgressPolicy,
   EgressRefused,
+  noEgress,
   type CompiledEgressPolicy,
   type EgressPolicy,
   type EgressReason,
@@ -34,7 +35,8 @@ export class EgressSession {
   readonly interceptor: Interceptor | null;
   readonly connections = new Set<EgressConnection>();
   /** Nothing goes out until a policy was read. */
-  policy: CompiledEgressPolicy = compileEgressPolicy({ mode: 'none', allow: [], deny: [], presets: [] });
+  policy: CompiledEgressPolicy = compileEgressPolicy(noEgress);
+  wantsTransparent = false;
   refusals = 0;
 
   constructor(owner: EgressOwner, shared: EgressShared, interceptor: Interceptor | null) {
@@ -46,6 +48,7 @@ export class EgressSession {
   /** Holds for the next connection; open ones that it would not let begin are cut. */
   setPolicy(policy: EgressPolicy): void {
     this.policy = compileEgressPolicy(policy);
+    this.wantsTransparent = policy.transparent;
     for (const connection of this.connections) connection.checkAgain();
   }
 

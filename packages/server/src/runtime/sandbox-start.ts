@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { newId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type { Manifest } from '../domain/manifest.ts';
+import type { Egress, SandboxEgress } from '../domain/ports/egress.ts';
 import type {
   ConnectHarness,
   HarnessConnection,
@@ -42,6 +43,7 @@ export interface StartDependencies {
     modelKeys(agentId: string): Promise<Record<string, string>>;
   };
   records: SandboxRecords;
+  egress: Pick<Egress, 'open'>;
   limits: { memoryMb: number; cpus: number; pids: number; diskMb: number };
   paths: { volumes: string; run: string };
   /** Connections to the model gateway of all sandboxes together. */
@@ -61,7 +63,6 @@ export interface StartedSandbox {
 const INITIALIZE_MS = 60_000;
 const OPEN_FILES = 4_096;
 const MIB = 1024 * 1024;
-const ATTACHED = { detached: false, transparentEgress: false };
 
 export function sandboxLimits(own: StartDependencies['limits'], manifest: Manifest): SandboxLimits {
   const asked = manifest.limits;
@@ -83,10 +84,12 @@ export async function startSandbox(deps: StartDependencies, wish: SandboxWish): 
   const tokenHash = createHash('sha256').update(token).digest('base64url');
   const runDir = join(deps.paths.run, id);
   let socket: GatewaySocket | null = null;
+  let egress: SandboxEgress | null = null;
   let sandbox: RunningSandbox | null = null;
 
   async function cleanUp(state: 'stopped' | 'failed', reason: string): Promise<void> {
     socket?.close();
+    egress?.close();
     await rm(runDir, { recursive: true, force: true });
     await records.ended(id, state, reason);
   }
@@ -111,6 +114,7 @@ export async function startSandbox(deps: StartDependencies, wish: SandboxWish): 
     ]);
     const caller = { orgId, agentId, sandboxId: id, model: wish.model, tokenHash, secretKeys };
     socket = await openGatewaySocket(join(runDir, 'gateway.sock'), gateway, caller, deps.maxModelConnections);
+    egress = await deps.egress.open({ orgId, agentId, sandboxId: id }, runDir);
     const limits = sandboxLimits(deps.limits, deployment.manifest);
     const launch = deps.launch({
       agentId,
@@ -131,8 +135,10 @@ export async function startSandbox(deps: StartDependencies, wish: SandboxWish): 
       volumeDir,
       runDir,
       ...launch,
+      env: { ...launch.env, ...egress.env },
       limits,
-      ...ATTACHED,
+      detached: false,
+      transparentEgress: egress.transparent,
     });
     const connection = await deps.connect(sandbox, { initializeTimeoutMs: INITIALIZE_MS });
     await records.running(id);

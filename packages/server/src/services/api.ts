@@ -1,4 +1,5 @@
 import type { Budget, BudgetTerms } from '../domain/budget.ts';
+import type { EgressPolicy, EgressReason } from '../domain/egress-policy.ts';
 import type { ConversationEvent } from '../domain/events.ts';
 import type {
   Agent,
@@ -22,6 +23,7 @@ export interface Services {
   secrets: SecretsService;
   deployments: DeploymentsService;
   budgets: BudgetsService;
+  egress: EgressService;
   conversations: ConversationsService;
   runs: RunsService;
   events: EventsService;
@@ -93,6 +95,42 @@ export interface BudgetsService {
   put(p: Principal, agentId: string | null, terms: BudgetTerms): Promise<Budget>;
   /** Also when there is none. */
   remove(p: Principal, agentId: string | null): Promise<void>;
+}
+
+export interface EgressView extends EgressPolicy {
+  /** Nothing was set: it is the installation's default. */
+  isDefault: boolean;
+  updatedAt: Date | null;
+  /** Whether `transparent` has an effect on this host. */
+  transparentPossible: boolean;
+}
+
+export interface EgressRefusalView {
+  host: string;
+  port: number;
+  reason: EgressReason;
+  message: string;
+  count: number;
+  firstAt: Date;
+  lastAt: Date;
+  /** A command that would let it through; null when none does. */
+  remedy: string | null;
+}
+
+export interface EgressTrafficView {
+  /** The first day (UTC) that is counted, as YYYY-MM-DD. */
+  since: string;
+  hosts: { host: string; sentBytes: number; receivedBytes: number; connections: number }[];
+}
+
+/** What an agent's sandbox may reach. A change holds when the promise resolves. */
+export interface EgressService {
+  get(p: Principal, agentId: string): Promise<EgressView>;
+  put(p: Principal, agentId: string, policy: EgressPolicy): Promise<EgressView>;
+  /** Back to the installation's default. */
+  remove(p: Principal, agentId: string): Promise<void>;
+  refusals(p: Principal, agentId: string, query: PageQuery): Promise<Page<EgressRefusalView>>;
+  traffic(p: Principal, agentId: string): Promise<EgressTrafficView>;
 }
 
 export interface ConversationsService {

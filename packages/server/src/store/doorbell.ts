@@ -20,9 +20,12 @@ async function within(ms: number, work: Promise<unknown>): Promise<void> {
   clearTimeout(late);
 }
 
-const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys', 'budgets'];
-/** Rung even to replicas that are not counted yet: a revoked key must stop, and a budget hold, at once everywhere. */
-const always: ReadonlySet<Topic> = new Set(['keys', 'budgets']);
+const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys', 'budgets', 'egress'];
+/**
+ * Rung even to replicas that are not counted yet: a revoked key must stop, a budget and an egress policy hold, at once
+ * everywhere.
+ */
+const always: ReadonlySet<Topic> = new Set(['keys', 'budgets', 'egress']);
 
 /**
  * A doorbell over LISTEN and NOTIFY. A payload is `<replica> <topic> <id> <id> …`; what a replica hears of itself is

@@ -60,6 +60,7 @@ export async function egressWorld(t: TestContext, options: WorldOptions = {}): P
     allow: ['good.test'],
     deny: [],
     presets: [],
+    transparent: false,
     ...options.policy,
   };
   const proxy = createEgressProxy({
@@ -67,6 +68,7 @@ export async function egressWorld(t: TestContext, options: WorldOptions = {}): P
     recorder: { refused: (refusal) => refusals.push(refusal), passed: (row) => traffic.push(row) },
     allowPrivateNetworks: [],
     maxConnections: 1_000,
+    transparentPossible: async () => true,
     interceptor: () => options.intercept ?? null,
     resolve: async (host) => names.get(host) ?? [],
     connect: (to, port) => {

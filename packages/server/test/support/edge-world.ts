@@ -77,7 +77,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     authFailures: options.authFailures ?? { quota: 1000, windowSeconds: 60 },
   });
   const core = memoryCore(resources.agents);
-  const { auth, agents, apiKeys, secrets, deployments, budgets } = resources;
+  const { auth, agents, apiKeys, secrets, deployments, budgets, egress } = resources;
   const made: Services = {
     auth,
     agents,
@@ -85,6 +85,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     secrets,
     deployments,
     budgets,
+    egress,
     ...core,
     rateLimit,
     idempotency,

@@ -10,6 +10,7 @@ import { createAuth } from '../../src/services/auth.ts';
 import { createBudgets } from '../../src/services/budgets.ts';
 import { createDeployWork } from '../../src/services/deploy-work.ts';
 import { createDeployments } from '../../src/services/deployments.ts';
+import { createEgress } from '../../src/services/egress.ts';
 import { createSecrets } from '../../src/services/secrets.ts';
 import { createAgentStore } from '../../src/store/agents.ts';
 import { createApiKeyStore } from '../../src/store/api-keys.ts';
@@ -43,6 +44,7 @@ export function createResources<R extends Repos>(
   const cursors = createCursors(randomBytes(32));
   const removed: string[] = [];
   const budgetChanges: string[] = [];
+  const egressChanges: string[] = [];
   const auth = createAuth({
     keys: stores.keys,
     outside: db.outside,
@@ -93,6 +95,15 @@ export function createResources<R extends Repos>(
     apiKeys: createApiKeys({ db, ...stores, auth, cursors }),
     budgets: createBudgets({ db, ...stores, changed: (ownerId) => void budgetChanges.push(ownerId) }),
     budgetChanges,
+    egress: createEgress({
+      db,
+      ...stores,
+      cursors,
+      defaultPolicy: { mode: 'list', allow: [], deny: [], presets: ['npm'], transparent: false },
+      changed: async (agentId) => void egressChanges.push(agentId),
+      transparentPossible: async () => false,
+    }),
+    egressChanges,
     deployments: createDeployments({ db, ...stores, work, cursors }),
   };
 }

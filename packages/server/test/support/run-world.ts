@@ -86,6 +86,7 @@ async function openReplica(
     repos: { writeArchive: async () => {} },
     secrets: { valuesForSandbox: async () => ({}), modelKeys: async () => ({}) },
     records: createSandboxRecords(db),
+    egress: { open: async () => ({ transparent: false, env: {}, close() {} }) },
     limits: { memoryMb: 512, cpus: 1, pids: 64, diskMb: 512 },
     paths: { volumes: join(root, 'volumes'), run: join(root, nodeId.slice(-6)) },
     maxSandboxes: 64,

@@ -36,6 +36,10 @@ export interface EgressRecorder {
 
 /** The way out of one sandbox. */
 export interface SandboxEgress {
+  /** Whether the sandbox is to be started with `SandboxSpec.transparentEgress`. */
+  transparent: boolean;
+  /** Told to the launcher inside (docs/design/sandbox-launch.md). */
+  env: Record<string, string>;
   close(): void;
 }
 
@@ -51,8 +55,11 @@ export interface EgressStats {
 export interface Egress {
   /** Listens on `egress.sock` in the sandbox's run folder, also again after a restart of the service. */
   open(owner: EgressOwner, runDir: string): Promise<SandboxEgress>;
-  /** Reads the agent's policy again; connections to what is no longer allowed are cut before it resolves. */
-  policyChanged(agentId: string): Promise<void>;
+  /**
+   * Reads the agent's policy again, or every agent's; connections to what is no longer allowed are cut before it
+   * resolves.
+   */
+  policyChanged(agentId: string | null): Promise<void>;
   stats(): EgressStats;
   close(): void;
 }

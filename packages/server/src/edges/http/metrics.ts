@@ -46,7 +46,7 @@ export function createMetrics(): Metrics {
     text(gauges) {
       const lines = [...processLines(loop.percentile(99) / 1e9), ...requestLines(routes)];
       for (const [name, value] of Object.entries(gauges))
-        lines.push(`# TYPE ${name} gauge`, `${name} ${value}`);
+        lines.push(`# TYPE ${name} ${name.endsWith('_total') ? 'counter' : 'gauge'}`, `${name} ${value}`);
       loop.reset();
       return `${lines.join('\n')}\n`;
     },

@@ -19,6 +19,7 @@ export type Tag =
   | 'Conversations'
   | 'Runs'
   | 'Events'
+  | 'Egress'
   | 'Budgets'
   | 'Limits';
 

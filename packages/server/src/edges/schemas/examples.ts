@@ -95,6 +95,33 @@ export const budget = {
   resetsAt: '2026-12-01T00:00:00.000Z',
 };
 
+export const egress = {
+  mode: 'list' as const,
+  allow: ['api.example.com:443'],
+  deny: [],
+  presets: ['npm', 'github'],
+  transparent: false,
+  transparentPossible: true,
+  isDefault: false,
+  updatedAt: '2026-11-28T09:36:40.112Z',
+};
+
+export const egressRefusal = {
+  host: 'registry.example',
+  port: 443,
+  reason: 'not_listed' as const,
+  message: 'registry.example:443 is not on the list of hosts that this agent may reach.',
+  count: 3,
+  firstAt: '2026-11-28T09:40:01.200Z',
+  lastAt: '2026-11-28T09:40:02.011Z',
+  remedy: `berth egress allow ${agentId} registry.example:443`,
+};
+
+export const egressTraffic = {
+  since: '2026-10-30',
+  hosts: [{ host: 'registry.npmjs.org', sentBytes: 48_113, receivedBytes: 9_204_551, connections: 12 }],
+};
+
 export const run = {
   id: runId,
   agentId,

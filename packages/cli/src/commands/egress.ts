@@ -1,0 +1,145 @@
+import { everyItem, type Egress, type EgressPut } from '@berth/sdk';
+import { UsageError, type Command, type Context } from '../command.ts';
+import { findAgent } from '../find-agent.ts';
+import { printOne, printTable } from '../print.ts';
+
+const modes = ['none', 'list', 'open'] as const;
+const anyNumber: [number, number] = [2, 1_000];
+
+function show(context: Context, egress: Egress): void {
+  const lines = (rules: string[]) => (rules.length > 0 ? rules.join(' ') : '-');
+  const transparent = egress.transparent
+    ? egress.transparentPossible
+      ? 'yes'
+      : 'wanted, but this host cannot: proxy variables only'
+    : 'no';
+  printOne(context, egress, [
+    ['mode', egress.isDefault ? `${egress.mode} (default of the installation)` : egress.mode],
+    ['presets', lines(egress.presets)],
+    ['allow', lines(egress.allow)],
+    ['deny', lines(egress.deny)],
+    ['transparent', transparent],
+  ]);
+}
+
+/** Reads the policy, changes it and writes it: one caller at a time, as people at a terminal are. */
+async function change(context: Context, nameOrId: string, edit: (policy: Required<EgressPut>) => void) {
+  const { id } = await findAgent(context, nameOrId);
+  const { mode, allow, deny, presets, transparent } = await context.client.egress.get(id);
+  const policy = { mode, allow: [...allow], deny: [...deny], presets: [...presets], transparent };
+  edit(policy);
+  show(context, await context.client.egress.set(id, policy));
+}
+
+function add(list: string[], rules: string[]): void {
+  for (const rule of rules) if (!list.includes(rule)) list.push(rule);
+}
+
+function remove(list: string[], rules: string[]): void {
+  for (const rule of rules) if (list.includes(rule)) list.splice(list.indexOf(rule), 1);
+}
+
+/** A rule has a dot, a colon or a star; a preset is one word. */
+function split(given: string[]): { rules: string[]; presets: string[] } {
+  const isRule = (text: string) => /[.:*[]/.test(text);
+  return { rules: given.filter(isRule), presets: given.filter((text) => !isRule(text)) };
+}
+
+export const egressCommands: Command[] = [
+  {
+    name: 'egress show',
+    usage: '<agent>',
+    summary: 'Show what an agent may reach on the network',
+    positionals: [1, 1],
+    async run(context, [agent]) {
+      show(context, await context.client.egress.get((await findAgent(context, agent!)).id));
+    },
+  },
+  {
+    name: 'egress mode',
+    usage: '<agent> none|list|open',
+    summary: 'Nothing, what is listed, or every public host',
+    positionals: [2, 2],
+    run: (context, [agent, given]) => {
+      const mode = modes.find((name) => name === given);
+      if (mode === undefined) throw new UsageError(`the mode must be one of ${modes.join(', ')}`);
+      return change(context, agent!, (policy) => void (policy.mode = mode));
+    },
+  },
+  {
+    name: 'egress allow',
+    usage: '<agent> <host[:port][/tcp] | preset>...',
+    summary: 'Let an agent reach hosts, such as registry.example:443, *.example.org or npm',
+    positionals: anyNumber,
+    run: (context, [agent, ...given]) =>
+      change(context, agent!, (policy) => {
+        const { rules, presets } = split(given);
+        add(policy.allow, rules);
+        add(policy.presets, presets);
+        remove(policy.deny, rules);
+      }),
+  },
+  {
+    name: 'egress deny',
+    usage: '<agent> <host[:port] | preset>...',
+    summary: 'Keep an agent from hosts, whatever else is allowed',
+    positionals: anyNumber,
+    run: (context, [agent, ...given]) =>
+      change(context, agent!, (policy) => {
+        const { rules, presets } = split(given);
+        remove(policy.allow, rules);
+        remove(policy.presets, presets);
+        add(policy.deny, rules);
+      }),
+  },
+  {
+    name: 'egress transparent',
+    usage: '<agent> on|off',
+    summary: 'Lead programs that know no proxy to it too, from the next start of the sandbox on',
+    positionals: [2, 2],
+    run: (context, [agent, given]) => {
+      if (given !== 'on' && given !== 'off') throw new UsageError('say on or off');
+      return change(context, agent!, (policy) => void (policy.transparent = given === 'on'));
+    },
+  },
+  {
+    name: 'egress reset',
+    usage: '<agent>',
+    summary: "Return to the installation's default",
+    positionals: [1, 1],
+    async run(context, [agent]) {
+      const { id } = await findAgent(context, agent!);
+      await context.client.egress.reset(id);
+      show(context, await context.client.egress.get(id));
+    },
+  },
+  {
+    name: 'egress refusals',
+    usage: '<agent>',
+    summary: 'List connections that did not go out, and what would let them through',
+    positionals: [1, 1],
+    async run(context, [agent]) {
+      const { id } = await findAgent(context, agent!);
+      const refusals = await Array.fromAsync(everyItem((query) => context.client.egress.refusals(id, query)));
+      const rows = refusals.map(({ host, port, reason, count, lastAt, remedy }) => [
+        `${host}:${port}`,
+        reason,
+        count,
+        lastAt,
+        remedy,
+      ]);
+      printTable(context, refusals, ['host', 'reason', 'count', 'last', 'remedy'], rows);
+    },
+  },
+  {
+    name: 'egress traffic',
+    usage: '<agent>',
+    summary: 'Show the bytes by host of the last 30 days',
+    positionals: [1, 1],
+    async run(context, [agent]) {
+      const { hosts } = await context.client.egress.traffic((await findAgent(context, agent!)).id);
+      const rows = hosts.map((host) => [host.host, host.sentBytes, host.receivedBytes, host.connections]);
+      printTable(context, hosts, ['host', 'sent', 'received', 'connections'], rows);
+    },
+  },
+];
