@@ -4,5 +4,7 @@
  */
 export const secretContext = (agentId: string, key: string): string => `secret:${agentId}:${key}`;
 
+export const brokerContext = (sandboxId: string): string => `broker:${sandboxId}`;
+
 export const idempotencyContext = (keyId: string, idempotencyKey: string): string =>
   `idempotency:${keyId}:${idempotencyKey}`;

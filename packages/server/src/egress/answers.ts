@@ -4,7 +4,7 @@ import { egressRemedy, type EgressReason, type EgressRefused } from '../domain/e
 import type { EgressConnection } from './connection.ts';
 
 /** The status that a program inside gets with a refusal. */
-function statusOf(reason: EgressReason): { status: number; text: string } {
+export function statusOf(reason: EgressReason): { status: number; text: string } {
   switch (reason) {
     case 'bad_request':
       return { status: 400, text: 'Bad Request' };

@@ -10,16 +10,18 @@ const systemBundles = [
   '/etc/ssl/cert.pem',
 ];
 
-/**
- * One PEM file of the system's authorities and the operator's own, because git takes a single file that replaces the
- * system's. A machine without a bundle gets the one that comes with Node.
- */
-export async function writeCaBundle(folder: string, extraCaFiles: readonly string[]): Promise<string> {
+/** PEM: the system's authorities and the operator's own. A machine without a bundle gets the one that comes with Node. */
+export async function readAuthorities(extraCaFiles: readonly string[]): Promise<string> {
   const parts = [await systemAuthorities()];
   for (const file of extraCaFiles) parts.push(await readFile(file, 'utf8'));
+  return `${parts.join('\n')}\n`;
+}
+
+/** One PEM file, because git takes a single file that replaces the system's. */
+export async function writeCaBundle(folder: string, extraCaFiles: readonly string[]): Promise<string> {
   const path = join(folder, 'authorities.pem');
   const aside = `${path}.${randomBytes(6).toString('hex')}`;
-  await writeFile(aside, `${parts.join('\n')}\n`, { mode: 0o644 });
+  await writeFile(aside, await readAuthorities(extraCaFiles), { mode: 0o644 });
   await rename(aside, path);
   return path;
 }

@@ -3,7 +3,7 @@ import { createBox, idOfKey } from '../domain/box.ts';
 import type { Box } from '../domain/box.ts';
 import { DomainError } from '../domain/errors.ts';
 import type { KeySource } from '../domain/ports/key-source.ts';
-import { idempotencyContext, secretContext } from '../domain/seal-context.ts';
+import { brokerContext, idempotencyContext, secretContext } from '../domain/seal-context.ts';
 import type { Database } from '../store/database.ts';
 import type { SealedRowStore, WrappedRow } from '../store/sealed-rows.ts';
 import type { SettingsStore } from '../store/settings.ts';
@@ -158,6 +158,8 @@ function contextOf({ table, a, b }: WrappedRow): string {
   switch (table) {
     case 'secrets':
       return secretContext(a, b);
+    case 'sandbox_brokers':
+      return brokerContext(a);
     case 'idempotency':
       return idempotencyContext(a, b);
   }

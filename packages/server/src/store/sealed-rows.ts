@@ -2,7 +2,7 @@ import type { Database } from './database.ts';
 
 /** A row whose data key is wrapped by a key-encryption key; `a` and `b` are what its context is made of. */
 export interface WrappedRow {
-  table: 'secrets' | 'idempotency';
+  table: 'secrets' | 'sandbox_brokers' | 'idempotency';
   a: string;
   b: string;
   wrappedKey: Buffer;
@@ -26,6 +26,11 @@ export function createSealedRowStore(db: Database) {
         select 'secrets' as table, agent_id as a, key as b, wrapped_key as "wrappedKey", kek_id as "kekId"
         from secrets where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
       if (secrets.length > 0) return secrets;
+      const brokers = await db.sql<WrappedRow[]>`
+        select 'sandbox_brokers' as table, sandbox_id::text as a, '' as b, wrapped_key as "wrappedKey",
+               kek_id as "kekId"
+        from sandbox_brokers where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
+      if (brokers.length > 0) return brokers;
       return db.sql<WrappedRow[]>`
         select 'idempotency' as table, key_id as a, idempotency_key as b, wrapped_key as "wrappedKey",
                kek_id as "kekId"
@@ -34,18 +39,22 @@ export function createSealedRowStore(db: Database) {
 
     async rewrap({ table, a, b, wrappedKey, kekId }: WrappedRow): Promise<void> {
       const { sql } = db;
-      if (table === 'secrets') {
-        await sql`update secrets set wrapped_key = ${wrappedKey}, kek_id = ${kekId} where agent_id = ${a} and key = ${b}`;
-        return;
+      const wrapped = sql`wrapped_key = ${wrappedKey}, kek_id = ${kekId}`;
+      switch (table) {
+        case 'secrets':
+          await sql`update secrets set ${wrapped} where agent_id = ${a} and key = ${b}`;
+          return;
+        case 'sandbox_brokers':
+          await sql`update sandbox_brokers set ${wrapped} where sandbox_id = ${a}`;
+          return;
+        case 'idempotency':
+          await sql`update idempotency set ${wrapped} where key_id = ${a} and idempotency_key = ${b}`;
       }
-      await sql`
-        update idempotency set wrapped_key = ${wrappedKey}, kek_id = ${kekId}
-        where key_id = ${a} and idempotency_key = ${b}`;
     },
 
     /** Waits for whoever is writing sealed rows, and holds back new ones until the end of the transaction. */
     async holdWriters(): Promise<void> {
-      await db.sql`lock table secrets, idempotency in share row exclusive mode`;
+      await db.sql`lock table secrets, sandbox_brokers, idempotency in share row exclusive mode`;
     },
   };
 }

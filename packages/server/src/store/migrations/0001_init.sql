@@ -237,6 +237,17 @@ create table sandboxes (
 );
 create index sandboxes_live on sandboxes (node_id) where state in ('starting', 'running', 'stopping');
 
+-- What a service that was restarted must know of the brokered secrets of a sandbox that lived on: the placeholders, and
+-- the seed of the sandbox's certificate authority.
+create table sandbox_brokers (
+  sandbox_id uuid primary key references sandboxes (id) on delete cascade,
+  agent_id uuid not null,
+  sealed_value bytea not null,
+  wrapped_key bytea not null,
+  kek_id text not null
+);
+create index sandbox_brokers_agent on sandbox_brokers (agent_id);
+
 -- What each replica let through in a rate-limit window; the others subtract it. Losing it costs one window.
 create unlogged table rate_usage (
   key_id uuid not null,

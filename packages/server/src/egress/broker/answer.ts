@@ -1,0 +1,67 @@
+import type { IncomingMessage } from 'node:http';
+import type { Transform } from 'node:stream';
+import { createBrotliDecompress, createUnzip, createZstdDecompress } from 'node:zlib';
+import { EgressRefused } from '../../domain/egress-policy.ts';
+import { headerPairs } from '../request-head.ts';
+import { scrubText, ScrubStream, type Scrub } from './scrub.ts';
+
+/** An answer as it goes into the sandbox. */
+export interface CleanAnswer {
+  status: number;
+  statusText: string;
+  headers: [name: string, value: string][];
+  /** What the body passes through, in order; none when it passes as it is. */
+  filters: Transform[];
+}
+
+/** Alt-Svc offers ways to the host that lead past the proxy, of which there are none. */
+const ofThisHop = /^(connection|keep-alive|proxy-.*|transfer-encoding|upgrade|trailer|alt-svc)$/i;
+/** True of the body as the host sent it, and no longer once something in it was replaced. */
+const ofTheBytes = /^(content-length|content-encoding|content-md5|digest|content-digest|repr-digest)$/i;
+
+/** Takes the values out of an answer. Throws EgressRefused when it is packed in a way that cannot be looked into. */
+export function cleanAnswer(method: string, incoming: IncomingMessage, scrubs: Scrub[]): CleanAnswer {
+  const status = incoming.statusCode ?? 502;
+  const pairs = headerPairs(incoming).filter(([name]) => !ofThisHop.test(name));
+  const statusText = incoming.statusMessage ?? '';
+  if (scrubs.length === 0) return { status, statusText, headers: pairs, filters: [] };
+  const hasBody = method !== 'HEAD' && status !== 204 && status !== 304;
+  return {
+    status,
+    statusText: scrubText(scrubs, statusText),
+    headers: pairs
+      .filter(([name]) => !hasBody || !ofTheBytes.test(name))
+      .map(([name, value]) => [name, scrubText(scrubs, value)]),
+    filters: hasBody ? [...unpackers(incoming), new ScrubStream(scrubs)] : [],
+  };
+}
+
+/** `identity` was asked for; a host that packs all the same is unpacked, the last coding first (RFC 9110, section 8.4). */
+function unpackers(incoming: IncomingMessage): Transform[] {
+  const codings = String(incoming.headers['content-encoding'] ?? '')
+    .split(',')
+    .map((coding) => coding.trim().toLowerCase())
+    .filter((coding) => coding !== '' && coding !== 'identity');
+  if (codings.length > 2) throw unreadable(codings);
+  return codings.reverse().map((coding) => {
+    switch (coding) {
+      case 'gzip':
+      case 'x-gzip':
+      case 'deflate':
+        return createUnzip();
+      case 'br':
+        return createBrotliDecompress();
+      case 'zstd':
+        return createZstdDecompress();
+      default:
+        throw unreadable(codings);
+    }
+  });
+}
+
+function unreadable(codings: string[]): EgressRefused {
+  return new EgressRefused(
+    'connect_failed',
+    `The answer is packed (${codings.slice(0, 4).join(', ').slice(0, 100)}), and could not be searched for the secret.`,
+  );
+}

@@ -1,0 +1,126 @@
+import { Transform, type TransformCallback } from 'node:stream';
+
+/** One form in which a value may come back, and what stands there instead. */
+export interface Scrub {
+  found: Buffer;
+  instead: Buffer;
+}
+
+/** A placeholder in a header or a short text would be damaged by a shorter match inside a longer one: longest first. */
+export function scrubsOf(values: { value: Buffer; placeholder: string }[]): Scrub[] {
+  const scrubs = new Map<string, Scrub>();
+  for (const { value, placeholder } of values) {
+    for (const form of formsOf(value)) {
+      scrubs.set(form, { found: Buffer.from(form, 'latin1'), instead: Buffer.from(placeholder, 'latin1') });
+    }
+  }
+  return [...scrubs.values()].sort((a, b) => b.found.length - a.found.length);
+}
+
+/** As it is; as JSON, HTML, a query and hex write it; and in base64, at each of the three places in its groups. */
+function formsOf(value: Buffer): string[] {
+  const plain = value.toString('latin1');
+  const text = value.toString();
+  const bytes = (written: string) => Buffer.from(written).toString('latin1');
+  const json = JSON.stringify(text).slice(1, -1);
+  const html = text.replace(/[&<>"']/g, (char) => `&#${char.codePointAt(0)};`);
+  const named = text
+    .replace(/&/g, '&amp;')
+    .replace(/</g, '&lt;')
+    .replace(/>/g, '&gt;')
+    .replace(/"/g, '&quot;')
+    .replace(/'/g, '&#39;');
+  const forms = [
+    plain,
+    bytes(json),
+    bytes(json.replaceAll('/', '\\/')),
+    bytes(json.replace(/[^\x20-\x7e]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)),
+    bytes(html),
+    bytes(named),
+    encodeURIComponent(text),
+    encodeURIComponent(text).replaceAll('%20', '+'),
+    value.toString('hex'),
+    value.toString('hex').toUpperCase(),
+    ...[0, 1, 2].flatMap((shift) => base64At(value, shift)),
+  ];
+  return [...new Set(forms)];
+}
+
+/** Only what does not depend on the bytes around. */
+function base64At(value: Buffer, shift: number): string[] {
+  const encoded = Buffer.concat([Buffer.alloc(shift), value])
+    .toString('base64')
+    .replace(/=+$/, '');
+  const before = [0, 2, 3][shift]!;
+  const spare = (shift + value.length) % 3 === 0 ? 0 : 1;
+  const inner = encoded.slice(before, encoded.length - spare);
+  return [inner, inner.replaceAll('+', '-').replaceAll('/', '_')];
+}
+
+/** For header values and other short texts, one character a byte. */
+export function scrubText(scrubs: readonly Scrub[], text: string): string {
+  return scrubs.reduce(
+    (cleaned, { found, instead }) =>
+      cleaned.replaceAll(found.toString('latin1'), () => instead.toString('latin1')),
+    text,
+  );
+}
+
+/**
+ * Replaces values in a stream. Of each piece only an end with which a value may begin is held back, so that events of
+ * a slow stream are not delayed. `keepsLength`: what stands instead is cut or filled up, for protocols that count bytes.
+ */
+export class ScrubStream extends Transform {
+  readonly #scrubs: readonly Scrub[];
+  readonly #keepsLength: boolean;
+  #held: Buffer = Buffer.alloc(0);
+
+  constructor(scrubs: readonly Scrub[], keepsLength = false) {
+    super();
+    this.#scrubs = scrubs;
+    this.#keepsLength = keepsLength;
+  }
+
+  override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    let bytes = this.#held.length > 0 ? Buffer.concat([this.#held, chunk]) : chunk;
+    for (const scrub of this.#scrubs) bytes = this.#replaced(bytes, scrub);
+    const held = this.#scrubs.reduce((most, { found }) => Math.max(most, overlap(bytes, found)), 0);
+    this.#held = bytes.subarray(bytes.length - held);
+    if (bytes.length > held) this.push(bytes.subarray(0, bytes.length - held));
+    done();
+  }
+
+  override _flush(done: TransformCallback): void {
+    if (this.#held.length > 0) this.push(this.#held);
+    done();
+  }
+
+  #replaced(bytes: Buffer, { found, instead }: Scrub): Buffer {
+    let at = bytes.indexOf(found);
+    if (at === -1) return bytes;
+    const text = this.#keepsLength ? fitted(instead, found.length) : instead;
+    const parts: Buffer[] = [];
+    let from = 0;
+    for (; at !== -1; at = bytes.indexOf(found, from)) {
+      parts.push(bytes.subarray(from, at), text);
+      from = at + found.length;
+    }
+    parts.push(bytes.subarray(from));
+    return Buffer.concat(parts);
+  }
+}
+
+function fitted(text: Buffer, length: number): Buffer {
+  return Buffer.alloc(length, '*').fill(text, 0, Math.min(text.length, length));
+}
+
+/** How many bytes at the end of `bytes` are the beginning of `found`, but not all of it. */
+function overlap(bytes: Buffer, found: Buffer): number {
+  const first = found[0]!;
+  const from = Math.max(0, bytes.length - found.length + 1);
+  for (let at = bytes.indexOf(first, from); at !== -1; at = bytes.indexOf(first, at + 1)) {
+    const size = bytes.length - at;
+    if (bytes.compare(found, 0, size, at) === 0) return size;
+  }
+  return 0;
+}

@@ -1,0 +1,121 @@
+import { EgressRefused, type EgressTarget } from '../../domain/egress-policy.ts';
+import { hostDomain, hostMatches } from '../../domain/hosts.ts';
+import type { BrokeredName, BrokeredSecret } from '../../domain/ports/secret-broker.ts';
+import type { RequestHead } from '../interceptor.ts';
+import { createAuthority, type Authority } from './authority.ts';
+import { freshReads } from './fresh-reads.ts';
+import { Placeholders } from './placeholders.ts';
+import { fillHeaders, findPlaceholders, type FoundPlaceholders } from './request-secrets.ts';
+import { scrubsOf, type Scrub } from './scrub.ts';
+
+export interface SessionOptions {
+  /** 32 random bytes of this start. */
+  seed: Buffer;
+  /** What the sandbox was started with. */
+  secrets: BrokeredName[];
+  /** The agent's brokered secrets as they are now. */
+  read: () => Promise<BrokeredSecret[]>;
+}
+
+/** A request with the values in it, and what to take out of its answer. */
+export interface FilledRequest {
+  headers: RequestHead['headers'];
+  scrubs: Scrub[];
+  /** Secrets of this host whose placeholder stands where it is not replaced. */
+  left: string[];
+}
+
+/** So many values fit into a head that any host would read. */
+const MAX_REPLACED = 16;
+
+/** What is known of one sandbox's brokered secrets. No value is kept: each request that needs one reads it. */
+export class BrokerSession {
+  readonly authority: Authority;
+  readonly placeholders: Placeholders;
+  readonly #secrets: Map<string, string[]>;
+  readonly #read: () => Promise<BrokeredSecret[]>;
+  /** Values that went out may come back with any later answer of their hosts. */
+  readonly #sent = new Set<string>();
+
+  constructor({ seed, secrets, read }: SessionOptions) {
+    this.#secrets = new Map(secrets.map(({ key, hosts }) => [key, hosts]));
+    this.placeholders = new Placeholders(seed, [...this.#secrets.keys()]);
+    const domains = secrets.flatMap(({ hosts }) => hosts.map(hostDomain));
+    this.authority = createAuthority({ seed, domains: [...new Set(domains)] });
+    this.#read = freshReads(read);
+  }
+
+  /** By what the sandbox was started with: the authority that it trusts may sign for no other host. */
+  takes(target: EgressTarget): boolean {
+    for (const hosts of this.#secrets.values()) {
+      if (hosts.some((host) => hostMatches(host, target))) return true;
+    }
+    return false;
+  }
+
+  /** Throws EgressRefused when a placeholder would go where its value may not. */
+  async fill(target: EgressTarget, head: RequestHead): Promise<FilledRequest> {
+    const found = findPlaceholders(this.placeholders, head);
+    if (found.inHeaders.size === 0 && found.elsewhere.size === 0 && this.#sent.size === 0) {
+      return { headers: head.headers, scrubs: [], left: [] };
+    }
+    const secrets = await this.#current();
+    for (const key of [...found.inHeaders, ...found.elsewhere]) requireHost(key, secrets.get(key), target);
+    return {
+      headers: this.#headers(head, found, secrets),
+      scrubs: this.#scrubs(target, secrets),
+      left: [...found.elsewhere],
+    };
+  }
+
+  /** The secrets among `keys` that are not for this target, by what is known without a read. */
+  foreign(keys: Iterable<string>, target: EgressTarget): string[] {
+    return [...keys].filter((key) => !this.#secrets.get(key)?.some((entry) => hostMatches(entry, target)));
+  }
+
+  #headers(
+    head: RequestHead,
+    found: FoundPlaceholders,
+    secrets: Map<string, BrokeredSecret>,
+  ): RequestHead['headers'] {
+    if (found.inHeaders.size === 0) return head.headers;
+    let count = 0;
+    const headers = fillHeaders(this.placeholders, head.headers, (key) => {
+      if ((count += 1) > MAX_REPLACED) {
+        throw new EgressRefused('bad_request', `A request may hold at most ${MAX_REPLACED} placeholders.`);
+      }
+      return secrets.get(key)!.value.toString('latin1');
+    });
+    for (const key of found.inHeaders) this.#sent.add(key);
+    return headers;
+  }
+
+  #scrubs(target: EgressTarget, secrets: Map<string, BrokeredSecret>): Scrub[] {
+    const values = [...this.#sent]
+      .map((key) => secrets.get(key))
+      .filter((secret) => secret !== undefined && secret.hosts.some((entry) => hostMatches(entry, target)))
+      .map((secret) => ({ value: secret!.value, placeholder: this.placeholders.textOf(secret!.key) }));
+    return scrubsOf(values);
+  }
+
+  async #current(): Promise<Map<string, BrokeredSecret>> {
+    const secrets = await this.#read();
+    return new Map(secrets.map((secret) => [secret.key, secret]));
+  }
+}
+
+function requireHost(key: string, secret: BrokeredSecret | undefined, target: EgressTarget): void {
+  if (secret?.hosts.some((entry) => hostMatches(entry, target))) return;
+  if (secret) throw wrongHost(key, target);
+  throw new EgressRefused(
+    'placeholder_to_wrong_host',
+    `The secret ${key} was deleted; its placeholder is not sent.`,
+  );
+}
+
+export function wrongHost(key: string, target: EgressTarget): EgressRefused {
+  return new EgressRefused(
+    'placeholder_to_wrong_host',
+    `The placeholder of the secret ${key} was about to be sent to ${target.host}:${target.port}, which is none of its hosts.`,
+  );
+}
