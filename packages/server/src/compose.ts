@@ -13,18 +13,21 @@ import { createApp, type App } from './edges/app.ts';
 import { createGitEdge } from './edges/git.ts';
 import { createListener, type Listener } from './edges/listener.ts';
 import { openFilesLimit } from './open-files.ts';
+import { createSecretBroker } from './egress/broker/secret-broker.ts';
 import { createModelGateway } from './gateway/gateway.ts';
 import { readProviders } from './gateway/providers.ts';
 import { harnessConnector } from './harness/connect.ts';
 import { harnessLaunch, prepareHarness } from './harness/launch.ts';
 import { openEgress } from './open-egress.ts';
 import { openSandboxDriver } from './open-sandbox-driver.ts';
+import { readAuthorities } from './repos/ca-bundle.ts';
 import { openRepos } from './repos/open-repos.ts';
 import { createRuntime, type Runtime } from './runtime/runtime.ts';
 import { isolationProblem } from './sandbox/minimum.ts';
 import { createAgents } from './services/agents.ts';
 import { createApiKeys } from './services/api-keys.ts';
 import { createAuth } from './services/auth.ts';
+import { createBrokerRecords } from './services/broker-records.ts';
 import { bootstrap, type BootstrapResult } from './services/bootstrap.ts';
 import { createBudgetGuard } from './services/budget-guard.ts';
 import { createBudgets } from './services/budgets.ts';
@@ -52,6 +55,7 @@ import { openDoorbell } from './store/doorbell.ts';
 import { createIdempotencyStore } from './store/idempotency.ts';
 import { createOrgStore } from './store/orgs.ts';
 import { createRateUsageStore } from './store/rate-usage.ts';
+import { createSandboxBrokerStore } from './store/sandbox-brokers.ts';
 import { createSealedRowStore } from './store/sealed-rows.ts';
 import { createSecretStore } from './store/secrets.ts';
 import { createSettingsStore } from './store/settings.ts';
@@ -80,6 +84,7 @@ export function createStores(db: Database) {
     deployments: createDeploymentStore(db),
     orgs: createOrgStore(db),
     settings: createSettingsStore(db),
+    sandboxBrokers: createSandboxBrokerStore(db),
     sealedRows: createSealedRowStore(db),
   };
 }
@@ -195,7 +200,12 @@ export async function compose(
     cursors,
     doorbell,
     driver: sandboxDriver,
-    interceptor: () => null,
+    broker: createSecretBroker({
+      secrets,
+      records: createBrokerRecords({ db, ...stores, box, holdEncryptionKey: encryptionKeys.hold }),
+      authorities: await readAuthorities(extraCaFiles(env)),
+      log,
+    }),
     log,
   });
   const prepared = await prepareHarness({

@@ -3,9 +3,10 @@ import { parseNetwork } from './domain/address-ranges.ts';
 import type { Log } from './domain/log.ts';
 import type { Cursors } from './domain/paging.ts';
 import type { Doorbell } from './domain/ports/doorbell.ts';
-import type { Egress, EgressOwner } from './domain/ports/egress.ts';
+import type { Egress } from './domain/ports/egress.ts';
 import type { SandboxDriver } from './domain/ports/sandbox.ts';
-import type { Interceptor } from './egress/interceptor.ts';
+import { withBroker } from './egress/broker/brokered-egress.ts';
+import type { OpenSecretBroker } from './egress/broker/secret-broker.ts';
 import { createEgressProxy } from './egress/proxy.ts';
 import { openFilesLimit } from './open-files.ts';
 import { createEgressRecords } from './services/egress-records.ts';
@@ -21,7 +22,7 @@ export function openEgress(deps: {
   cursors: Cursors;
   doorbell: Doorbell;
   driver: SandboxDriver;
-  interceptor: (owner: EgressOwner) => Interceptor | null;
+  broker: OpenSecretBroker;
   log: Log;
 }) {
   const { config, db, doorbell, driver } = deps;
@@ -50,7 +51,7 @@ export function openEgress(deps: {
     allowPrivateNetworks: config.allowPrivateNetworks.map((text) => parseNetwork(text)!),
     // Each takes two descriptors, one for either end.
     maxConnections: Math.floor(openFilesLimit() / 8),
-    interceptor: deps.interceptor,
+    interceptor: ({ sandboxId }) => deps.broker.interceptorOf(sandboxId),
     transparentPossible,
   });
   const hear = (agentId: string | null) =>
@@ -62,9 +63,10 @@ export function openEgress(deps: {
 
   return {
     service,
-    proxy,
+    proxy: withBroker(proxy, deps.broker),
     async close(): Promise<void> {
       proxy.close();
+      deps.broker.closeAll();
       await records.close().catch((error: unknown) => {
         log.warn('What went out of sandboxes could not be recorded.', { error: String(error) });
       });

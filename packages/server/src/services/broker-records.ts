@@ -22,10 +22,8 @@ export function createBrokerRecords(deps: BrokerRecordsDependencies): BrokerReco
     },
 
     async load(sandboxId) {
-      const sealed = await sandboxBrokers.get(sandboxId);
-      return sealed && box.open(sealed, brokerContext(sandboxId));
+      const { hasStarted, row } = await sandboxBrokers.get(sandboxId);
+      return { hasStarted, state: row && box.open(row, brokerContext(sandboxId)) };
     },
-
-    remove: (sandboxId) => sandboxBrokers.remove(sandboxId),
   };
 }

@@ -173,6 +173,12 @@ function requireBrokerable(key: string, value: Buffer, withheld: Set<string>): v
       `cannot be given for ${key}: the service itself uses it, and nothing of it is in the sandbox. Leave hosts out, or take another name.`,
     );
   }
+  if (/^(PATH|HOME|USER|LANG|BERTH_.*)$/.test(key)) {
+    throw invalid(
+      'key',
+      `${key} is a variable that the service itself sets in the sandbox; take another name.`,
+    );
+  }
   const { brokeredValueMinBytes: least, brokeredValueMaxBytes: most } = limits;
   if (value.length < least || value.length > most) {
     throw invalid('value', `must have ${least} to ${most} bytes when hosts are given.`);

@@ -16,15 +16,14 @@ export function createSandboxBrokerStore(db: Database) {
         values (${sandboxId}, ${agentId}, ${sealed}, ${wrappedKey}, ${kekId})`;
     },
 
-    async get(sandboxId: string): Promise<Sealed | null> {
-      const rows = await db.sql<Sealed[]>`
-        select sealed_value as sealed, wrapped_key as "wrappedKey", kek_id as "kekId"
-        from sandbox_brokers where sandbox_id = ${sandboxId}`;
-      return rows[0] ?? null;
-    },
-
-    async remove(sandboxId: string): Promise<void> {
-      await db.sql`delete from sandbox_brokers where sandbox_id = ${sandboxId}`;
+    /** `hasStarted`: the sandbox runs already, with what it was started with, if with anything. */
+    async get(sandboxId: string): Promise<{ hasStarted: boolean; row: Sealed | null }> {
+      const rows = await db.sql<({ hasStarted: boolean; sealed: Buffer | null } & Sealed)[]>`
+        select s.state <> 'starting' as "hasStarted", b.sealed_value as sealed, b.wrapped_key as "wrappedKey",
+          b.kek_id as "kekId"
+        from sandboxes s left join sandbox_brokers b on b.sandbox_id = s.id where s.id = ${sandboxId}`;
+      const [found] = rows;
+      return { hasStarted: found?.hasStarted ?? false, row: found?.sealed ? found : null };
     },
   };
 }

@@ -28,6 +28,7 @@ export async function markSandboxEnded(
   reason: string,
 ): Promise<void> {
   await db.sql`
+    with broker as (delete from sandbox_brokers where sandbox_id = ${id})
     update sandboxes set state = ${state}, reason = ${reason}, stopped_at = now()
     where id = ${id} and state in ('starting', 'running', 'stopping')`;
 }

@@ -19,19 +19,17 @@ export interface BrokerOwner {
 /** Keeps values out of sandboxes: inside stands a placeholder, and the value is put in on the way to its hosts. */
 export interface SecretBroker {
   /**
-   * Before the start of a sandbox whose row exists. Writes the files of its own certificate authority into `runDir`, and
-   * gives what its environment needs; both are empty when the agent has no brokered secrets.
+   * Before the start of a sandbox whose row exists: writes the files of its own certificate authority into `runDir`, and
+   * gives what its environment needs; nothing when the agent has no brokered secrets. For a sandbox that lived on while
+   * the service was restarted, its placeholders and authority stay as they were.
    */
   open(owner: BrokerOwner, runDir: string): Promise<Record<string, string>>;
-  /** After a restart of the service, for a sandbox that lived on: its placeholders and authority stay as they were. */
-  adopt(owner: BrokerOwner): Promise<void>;
-  /** The sandbox has ended. */
-  forget(sandboxId: string): Promise<void>;
+  close(sandboxId: string): void;
 }
 
 /** What a broker has to know again after a restart; sealed, since the key of the sandbox's authority comes from it. */
 export interface BrokerRecords {
+  /** It goes with the end of the sandbox. */
   save(owner: BrokerOwner, state: Buffer): Promise<void>;
-  load(sandboxId: string): Promise<Buffer | null>;
-  remove(sandboxId: string): Promise<void>;
+  load(sandboxId: string): Promise<{ hasStarted: boolean; state: Buffer | null }>;
 }

@@ -27,7 +27,7 @@ export interface SecretBrokerOptions {
 export interface OpenSecretBroker extends SecretBroker {
   /** For the proxy; null for a sandbox without brokered secrets. */
   interceptorOf(sandboxId: string): Interceptor | null;
-  close(): void;
+  closeAll(): void;
 }
 
 /** Where `runDir` is seen inside (docs/design/sandbox-launch.md). */
@@ -76,6 +76,10 @@ export function createSecretBroker(options: SecretBrokerOptions): OpenSecretBrok
 
   return {
     async open(owner, runDir) {
+      const { hasStarted, state: before } = await records.load(owner.sandboxId);
+      if (before) begin(owner, JSON.parse(before.toString()) as State);
+      // Without a state it was started without an authority, and would believe none by now.
+      if (hasStarted) return {};
       const names = await secrets.brokeredNames(owner.agentId);
       if (names.length === 0) return {};
       const state: State = { seed: randomBytes(32).toString('base64'), secrets: names };
@@ -88,17 +92,10 @@ export function createSecretBroker(options: SecretBrokerOptions): OpenSecretBrok
       return Object.fromEntries([...held, ...variables]);
     },
 
-    async adopt(owner) {
-      const state = await records.load(owner.sandboxId);
-      if (state) begin(owner, JSON.parse(state.toString()) as State);
-    },
-
-    async forget(sandboxId) {
-      if (interceptors.delete(sandboxId)) await records.remove(sandboxId);
-    },
+    close: (sandboxId) => void interceptors.delete(sandboxId),
 
     interceptorOf: (sandboxId) => interceptors.get(sandboxId) ?? null,
 
-    close: () => broker.close(),
+    closeAll: () => broker.close(),
   };
 }
