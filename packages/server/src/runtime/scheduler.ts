@@ -22,6 +22,8 @@ export class Scheduler {
   readonly #woken = new Set<string>();
   readonly #running = new Set<Promise<void>>();
   #isClaiming = false;
+  /** Room that is kept for runs which are being accepted. */
+  #reserved = 0;
   #isStopped = true;
   #wantsPoll = false;
   #timer: NodeJS.Timeout | null = null;
@@ -32,6 +34,14 @@ export class Scheduler {
       if (conversationIds === null) this.#wantsPoll = true;
       else for (const id of conversationIds) this.#woken.add(id);
       this.#kick();
+    });
+    options.life.setExecutor({
+      reserve: () => this.#reserve(),
+      begin: (claim) => {
+        this.#reserved -= 1;
+        if (claim) this.#begin([claim]);
+        else if (this.#wantsPoll) this.#kick();
+      },
     });
   }
 
@@ -54,10 +64,21 @@ export class Scheduler {
 
   /** Resolves when nothing executes any more. */
   async idle(): Promise<void> {
-    while (this.#isClaiming || this.#running.size > 0) {
+    while (this.#isClaiming || this.#reserved > 0 || this.#running.size > 0) {
       if (this.#running.size > 0) await Promise.race(this.#running);
       else await new Promise((resolve) => setTimeout(resolve, 5));
     }
+  }
+
+  get #free(): number {
+    return this.#options.maxConcurrentRuns - this.#running.size - this.#reserved;
+  }
+
+  /** Those that wait for a place already go before what comes now. */
+  #reserve(): boolean {
+    if (this.#isStopped || this.#wantsPoll || this.#free <= 0) return false;
+    this.#reserved += 1;
+    return true;
   }
 
   #poll(): void {
@@ -76,7 +97,7 @@ export class Scheduler {
     const { life, log } = this.#options;
     try {
       while (!this.#isStopped) {
-        const free = this.#options.maxConcurrentRuns - this.#running.size;
+        const free = this.#free;
         if (free <= 0) {
           // The end of a run looks again.
           this.#woken.clear();

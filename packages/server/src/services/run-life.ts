@@ -12,6 +12,7 @@ import * as lanes from '../store/lanes.ts';
 import type { Claim, LedgerRow, OwnedLane } from '../store/lanes.ts';
 import { buryNodes, leaveNode, touchNode } from '../store/nodes.ts';
 import * as permissions from '../store/permissions.ts';
+import type { Claimant } from '../store/run-life.ts';
 import { bindDeployment, cancelRequests, orphanedRuns } from '../store/runs.ts';
 import type { RunOutcome } from './api.ts';
 import type { Hub } from './hub.ts';
@@ -41,6 +42,14 @@ export interface GivenUp {
   delayMs: number;
 }
 
+/** Who executes runs in this process. A send hands it the run at once when it has room. */
+export interface Executor {
+  /** Keeps room for one run, which `begin` takes or gives back. False: there is none, or others wait for it. */
+  reserve(): boolean;
+  /** Null: the run is not ours. */
+  begin(claim: Claim | null): void;
+}
+
 /** What the runtime does to runs: claim, write, settle, keep them alive. Edges never come here. */
 export interface RunLife {
   readonly publish: Publish;
@@ -55,6 +64,12 @@ export interface RunLife {
   forget(conversationId: string): void;
 
   claim(conversationIds: string[] | null, max: number): Promise<Claim[]>;
+  /** Runs may be claimed with their acceptance from now on. */
+  setExecutor(executor: Executor): void;
+  /** Keeps room for a run that is about to be accepted; null when it has to wait for a claim. */
+  offer(): Claimant | null;
+  /** What became of the offer; null = nothing was claimed. */
+  take(claim: Claim | null): void;
   open(claim: Claim): RunWriter;
   /** False: the lane is another owner's, and nothing was written. */
   settle(writer: RunWriter, settlement: Settlement): Promise<boolean>;
@@ -110,6 +125,7 @@ export function createRunLife(options: RunLifeOptions): RunLife {
   const publish = createPublish(hub, doorbell);
   const writers = createRunWriters(db, publish, log);
   let peers = 0;
+  let executor: Executor | null = null;
 
   const tellReady = (ids: string[] | null) => readyListeners.forEach((listener) => listener(ids));
   const tellSignal = (ids: string[] | null) => signalListeners.forEach((listener) => listener(ids));
@@ -140,17 +156,12 @@ export function createRunLife(options: RunLifeOptions): RunLife {
     async claim(conversationIds, max) {
       const messageIds = Array.from({ length: max }, newId);
       const claims = await lanes.claimLanes(db, { nodeId, conversationIds, messageIds, runTimeoutMs });
-      for (const claim of claims) {
-        const { runId, attempt, deploymentId } = claim;
-        publish(
-          claim,
-          [{ type: 'run.started', data: { runId, attempt, deploymentId } }],
-          claim.seq,
-          claim.at,
-        );
-      }
+      for (const claim of claims) publish(claim, [startedEvent(claim)], claim.seq, claim.at);
       return claims;
     },
+    setExecutor: (given) => void (executor = given),
+    offer: () => (executor?.reserve() ? { nodeId, messageId: newId(), runTimeoutMs } : null),
+    take: (claim) => executor?.begin(claim),
     open: (claim) => writers.open(claim),
 
     async settle(writer, settlement) {
@@ -200,6 +211,11 @@ export function createRunLife(options: RunLifeOptions): RunLife {
     orphans: () => orphanedRuns(db, 100),
     compact: () => compactDeltas(db, limits.deltaRetentionHours, 200),
   };
+}
+
+/** As the claim has written it. */
+export function startedEvent({ runId, attempt, deploymentId }: Claim): EventBody {
+  return { type: 'run.started', data: { runId, attempt, deploymentId } };
 }
 
 function endEvents(claim: Claim, settlement: Settlement, at: Date): EventBody[] {

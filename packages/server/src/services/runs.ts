@@ -18,7 +18,7 @@ import type { Cancel } from './cancel.ts';
 import type { Hub } from './hub.ts';
 import type { Outcomes } from './outcomes.ts';
 import { pageById } from './paging.ts';
-import type { RunLife } from './run-life.ts';
+import { startedEvent, type RunLife } from './run-life.ts';
 import { visibleAgent } from './visible-agent.ts';
 import { visibleRun } from './visible-conversation.ts';
 
@@ -91,6 +91,8 @@ export function createRuns(deps: RunsDependencies): RunsService {
       const at = new Date();
       const events = acceptEvents(input, { conversationId, runId, messageId, at });
       const place = { conversationId, orgId: p.orgId, agentId: input.agentId };
+      // Inside a transaction of the caller's the run may begin after the commit only.
+      const claimant = db.inTransaction ? null : life.offer();
       const accepted = await acceptRun(db, {
         ...place,
         isNewConversation: input.conversationId === null,
@@ -106,7 +108,14 @@ export function createRuns(deps: RunsDependencies): RunsService {
         events,
         maxQueued: limits.queuedRunsPerConversation,
         maxAgents: deps.maxActiveAgents,
+        claimant,
+      }).catch((error: unknown) => {
+        // A claim whose answer was lost is found by the upkeep, like that of any other claim.
+        if (claimant) life.take(null);
+        throw error;
       });
+      const claim = accepted.result === 'accepted' ? accepted.claim : null;
+      if (claimant && !claim) life.take(null);
       if (accepted.result === 'replayed') {
         return {
           runId: accepted.runId,
@@ -118,7 +127,8 @@ export function createRuns(deps: RunsDependencies): RunsService {
       if (accepted.result === 'budget_exceeded') throw await budgetExceeded(db, p.orgId, input.agentId, at);
       if (accepted.result !== 'accepted') throw refusal(accepted.result);
       const { firstSeq } = accepted;
-      const opening = events.map((body, index) => ({
+      const written = claim ? [...events, startedEvent(claim)] : events;
+      const opening = written.map((body, index) => ({
         ...body,
         conversationId,
         runId,
@@ -129,8 +139,9 @@ export function createRuns(deps: RunsDependencies): RunsService {
       // Inside a transaction of the caller's nobody may hear of it before the commit.
       db.afterCommit(() => {
         life.publish.written(accepted.cancelled);
-        life.publish({ conversationId, runId }, events, accepted.firstSeq, at);
-        life.ready(conversationId);
+        life.publish({ conversationId, runId }, written, firstSeq, at);
+        if (claim) life.take(claim);
+        else life.ready(conversationId);
         if (accepted.interruptedRunId) life.signal(accepted.interruptedRunId);
       });
       return { runId, conversationId, agentId: input.agentId, replayed: false } satisfies Accepted;

@@ -1,7 +1,9 @@
 import type { ConversationEvent, EventBody } from '../domain/events.ts';
+import type { Manifest } from '../domain/manifest.ts';
 import type { TerminalStatus } from '../domain/nouns.ts';
 import type { Database } from './database.ts';
 import { eventOf } from './events.ts';
+import type { Claim } from './lanes.ts';
 
 /** What callers do to runs; each is one statement (`migrations/0002_run_life.sql`). */
 
@@ -23,6 +25,15 @@ export interface AcceptRow {
   events: [EventBody, EventBody];
   maxQueued: number;
   maxAgents: number;
+  /** A node that has room for the run: it is claimed along when nothing stands before it. Null = it waits for a claim. */
+  claimant: Claimant | null;
+}
+
+export interface Claimant {
+  nodeId: string;
+  /** A new id, under which the run's first attempt streams. */
+  messageId: string;
+  runTimeoutMs: number;
 }
 
 export type Refusal =
@@ -41,6 +52,8 @@ export type AcceptResult =
       interruptedRunId: string | null;
       /** Of runs that waited and were cancelled. */
       cancelled: ConversationEvent[];
+      /** The run has begun; `run.started` is the third event. */
+      claim: Claim | null;
     }
   | { result: 'replayed'; runId: string; conversationId: string }
   | { result: Refusal };
@@ -52,6 +65,14 @@ interface AcceptedRow {
   first_seq: bigint;
   running_run_id: string | null;
   cancelled: CancelledJson[] | null;
+  claimed: boolean;
+  epoch: bigint | null;
+  deployment_id: string | null;
+  slot: number | null;
+  model: string | null;
+  generation: number | null;
+  commit: string | null;
+  manifest: Manifest | null;
 }
 
 interface CancelledJson {
@@ -69,20 +90,53 @@ const cancelledEvents = (
     eventOf({ conversation_id: conversationId, seq, run_id: runId, type: 'run.cancelled', data, at }),
   );
 
+/** What `claimLanes` would give. */
+function claimOf(row: AcceptRow, { messageId, runTimeoutMs }: Claimant, answer: AcceptedRow): Claim {
+  const { orgId, agentId, keyId, conversationId, runId, content, at } = row;
+  return {
+    conversationId,
+    epoch: String(answer.epoch),
+    runId,
+    orgId,
+    agentId,
+    keyId,
+    attempt: 1,
+    deploymentId: answer.deployment_id,
+    commit: answer.commit,
+    manifest: answer.manifest,
+    messageId,
+    content,
+    seq: Number(answer.first_seq) + 2,
+    at,
+    deadlineAt: new Date(at.getTime() + runTimeoutMs),
+    startedAt: at,
+    createdAt: at,
+    inputTokens: 0,
+    outputTokens: 0,
+    costMicros: 0n,
+    slot: answer.slot!,
+    model: answer.model!,
+    generation: answer.generation!,
+  };
+}
+
 export async function acceptRun(db: Database, row: AcceptRow): Promise<AcceptResult> {
   const [made, queued] = row.events;
+  const { claimant } = row;
   const [answer] = await db.sql<[AcceptedRow]>`
     select * from accept_run(
       ${row.orgId}, ${row.keyId}, ${row.agentId}, ${row.conversationId}, ${row.isNewConversation}, ${row.title},
       ${row.source}, ${row.onBusy}, ${row.idempotency?.key ?? null}, ${row.idempotency?.requestHash ?? null},
       ${row.runId}, ${row.messageId}, ${row.content}, ${JSON.stringify(made.data)}, ${JSON.stringify(queued.data)},
-      ${row.at}, ${row.maxQueued}, ${row.maxAgents})`;
+      ${row.at}, ${row.maxQueued}, ${row.maxAgents}, ${claimant?.nodeId ?? null}, ${claimant?.messageId ?? null},
+      ${claimant?.runTimeoutMs ?? null}::bigint)`;
   if (answer.outcome === 'accepted') {
     return {
       result: 'accepted',
       firstSeq: Number(answer.first_seq),
       interruptedRunId: answer.running_run_id,
       cancelled: cancelledEvents(row.conversationId, answer.cancelled, row.at),
+      claim: claimant && answer.claimed ? claimOf(row, claimant, answer) : null,
     };
   }
   if (answer.outcome === 'replayed') {

@@ -72,12 +72,16 @@ begin
 end $$;
 
 -- Accept: the message, the queued run and their events. `outcome` is accepted, replayed, or the code of a refusal.
+-- With p_node, a node that has room for a run, the claim is made along when nothing else waits in the lane and the agent
+-- is at home there: one commit less before the run begins. `claimed` says so; the row is then what claim_lanes gives.
 create function accept_run(
   p_org uuid, p_key uuid, p_agent uuid, p_conversation uuid, p_is_new boolean, p_title text, p_source text,
   p_on_busy text, p_idempotency_key text, p_request_hash text, p_run uuid, p_message uuid, p_content text,
   p_message_event text, p_queued_event text, p_at timestamptz, p_max_queued integer, p_max_agents integer,
+  p_node uuid, p_answer uuid, p_timeout_ms bigint,
   out outcome text, out run_id uuid, out conversation_id uuid, out first_seq bigint, out running_run_id uuid,
-  out cancelled json
+  out cancelled json, out claimed boolean, out epoch bigint, out deployment_id uuid, out slot integer, out model text,
+  out generation integer, out commit text, out manifest jsonb
 ) language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -85,9 +89,11 @@ declare
   lane lanes;
   seen record;
   active integer;
+  home record;
 begin
   run_id := p_run;
   conversation_id := p_conversation;
+  claimed := false;
   perform 1 from agents where id = p_agent and org_id = p_org and deleted_at is null;
   if not found then
     outcome := 'not_found';
@@ -161,6 +167,53 @@ begin
     if p_idempotency_key is not null then
       delete from idempotency where key_id = p_key and idempotency_key = p_idempotency_key;
     end if;
+    return;
+  end if;
+
+  if p_node is not null and (p_is_new or lane.state = 'idle') then
+    -- Looked at now and not before: what was deployed while we waited for the lane counts.
+    select a.slot, a.model, a.generation, a.node_id, a.deployment_id, d.commit, d.manifest into home
+      from agents a left join deployments d on d.id = a.deployment_id where a.id = p_agent;
+    if home.node_id is null then
+      update agents set node_id = p_node where id = p_agent and node_id is null;
+      claimed := found;
+    else
+      claimed := home.node_id = p_node;
+    end if;
+  end if;
+
+  if claimed then
+    slot := home.slot;
+    model := home.model;
+    generation := home.generation;
+    deployment_id := home.deployment_id;
+    commit := home.commit;
+    manifest := home.manifest;
+    if p_is_new then
+      first_seq := 1;
+      epoch := 1;
+      insert into conversations (id, org_id, agent_id, title, source, created_at)
+        values (p_conversation, p_org, p_agent, p_title, p_source, p_at);
+      insert into lanes (conversation_id, org_id, agent_id, state, run_id, node_id, epoch, next_seq, last_message_at)
+        values (p_conversation, p_org, p_agent, 'running', p_run, p_node, epoch, 4, p_at);
+    else
+      update lanes l set
+        state = 'running', run_id = p_run, node_id = p_node, epoch = l.epoch + 1, write_no = 0, ready_at = null,
+        next_seq = l.next_seq + 3, last_message_at = p_at
+        where l.conversation_id = p_conversation
+        returning l.next_seq - 3, l.epoch into first_seq, epoch;
+    end if;
+    insert into runs (id, org_id, agent_id, conversation_id, key_id, user_message_id, accept_seq, status, created_at,
+        attempt, message_id, deployment_id, started_at, deadline_at)
+      values (p_run, p_org, p_agent, p_conversation, p_key, p_message, first_seq, 'running', p_at,
+        1, p_answer, deployment_id, p_at, p_at + p_timeout_ms * interval '1 millisecond');
+    insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, created_at)
+      values (p_message, p_org, p_agent, p_conversation, p_run, 'user', p_content, p_at);
+    insert into events (conversation_id, seq, run_id, type, data, at) values
+      (p_conversation, first_seq, p_run, 'message.created', p_message_event::json, p_at),
+      (p_conversation, first_seq + 1, p_run, 'run.queued', p_queued_event::json, p_at),
+      (p_conversation, first_seq + 2, p_run, 'run.started', ('{"runId":"' || p_run || '","attempt":1,"deploymentId":'
+        || coalesce('"' || deployment_id || '"', 'null') || '}')::json, p_at);
     return;
   end if;
 
