@@ -116,6 +116,8 @@ export async function writeRuns(
   ledger: LedgerRow[],
   at: Date,
 ): Promise<Map<string, LaneWritten>> {
+  const [only, ...others] = lanes;
+  if (only && others.length === 0) return writeRun(db, only, ledger, at);
   const eventLanes: string[] = [];
   const offsets: number[] = [];
   const types: string[] = [];
@@ -140,6 +142,24 @@ export async function writeRuns(
   return new Map(
     rows.map((row) => [row.conversation_id, { firstSeq: Number(row.first_seq), isReady: row.is_ready }]),
   );
+}
+
+/** The short way, for one lane. */
+async function writeRun(
+  db: Database,
+  lane: LaneWrite,
+  ledger: LedgerRow[],
+  at: Date,
+): Promise<Map<string, LaneWritten>> {
+  const { conversationId, epoch, writeNo, runId, status, error, message, events } = lane;
+  const [row] = await db.sql<[{ first_seq: bigint | null; is_ready: boolean }]>`
+    select * from write_run(${at}, ${conversationId}, ${epoch}::bigint, ${writeNo}, ${runId}, ${status},
+      ${error?.code ?? null}, ${error?.error ?? null}, ${message?.id ?? null}, ${message?.content ?? null},
+      ${message?.createdAt ?? null}, ${events.map((event) => event.type)}::text[],
+      ${events.map((event) => JSON.stringify(event.data))}::text[],
+      ${ledger.length === 0 ? null : JSON.stringify(ledger)})`;
+  if (row.first_seq === null) return new Map();
+  return new Map([[conversationId, { firstSeq: Number(row.first_seq), isReady: row.is_ready }]]);
 }
 
 /** Whether a write whose answer was lost is in the database. */
