@@ -24,6 +24,8 @@ export class Scheduler {
   #isClaiming = false;
   /** Room that is kept for runs which are being accepted. */
   #reserved = 0;
+  /** Room that the claim under way may need. */
+  #asked = 0;
   #isStopped = true;
   #wantsPoll = false;
   #timer: NodeJS.Timeout | null = null;
@@ -76,7 +78,7 @@ export class Scheduler {
 
   /** Those that wait for a place already go before what comes now. */
   #reserve(): boolean {
-    if (this.#isStopped || this.#wantsPoll || this.#free <= 0) return false;
+    if (this.#isStopped || this.#wantsPoll || this.#free <= this.#asked + this.#woken.size) return false;
     this.#reserved += 1;
     return true;
   }
@@ -107,19 +109,23 @@ export class Scheduler {
         const woken = [...this.#woken].slice(0, Math.min(free, POLL_MAX));
         if (woken.length > 0) {
           for (const id of woken) this.#woken.delete(id);
+          this.#asked = woken.length;
           this.#begin(await life.claim(woken, woken.length));
         } else if (this.#wantsPoll) {
           this.#wantsPoll = false;
           const max = Math.min(free, POLL_MAX);
+          this.#asked = max;
           const claims = await life.claim(null, max);
           if (claims.length === max) this.#wantsPoll = true;
           this.#begin(claims);
         } else return;
+        this.#asked = 0;
       }
     } catch (error) {
       // The next look finds what was not claimed; what was claimed without an answer, the upkeep.
       log.error('Runs could not be claimed.', { error: String(error) });
     } finally {
+      this.#asked = 0;
       this.#isClaiming = false;
     }
   }
