@@ -242,6 +242,7 @@ export async function compose(
     repos,
     work,
     auth,
+    doorbell,
     cursors,
     defaultModel: () => gateway.defaultModel(),
     checkUrl: git.checkUrl,

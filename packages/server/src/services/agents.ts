@@ -6,6 +6,7 @@ import type { Log } from '../domain/log.ts';
 import { defaultManifest } from '../domain/manifest.ts';
 import type { Agent } from '../domain/nouns.ts';
 import type { Cursors } from '../domain/paging.ts';
+import type { Doorbell } from '../domain/ports/doorbell.ts';
 import { RepoError } from '../domain/ports/repos.ts';
 import type { Repos } from '../domain/ports/repos.ts';
 import { readDescription, readModel, readName } from '../domain/text.ts';
@@ -17,6 +18,7 @@ import type { DeploymentStore } from '../store/deployments.ts';
 import type { SecretStore } from '../store/secrets.ts';
 import type { AgentsService } from './api.ts';
 import type { Auth } from './auth.ts';
+import { createKnownAgents } from './known-agents.ts';
 import type { DeployWork } from './deploy-work.ts';
 import { pageById } from './paging.ts';
 import { starterFiles } from './starter.ts';
@@ -31,6 +33,7 @@ export interface AgentsDependencies {
   repos: Repos;
   work: DeployWork;
   auth: Pick<Auth, 'forget'>;
+  doorbell: Doorbell;
   cursors: Cursors;
   defaultModel: () => string;
   /** Rejects with RepoError when the service may not fetch from there (SSRF guard). */
@@ -69,6 +72,7 @@ export async function createHostedAgent(
 
 export function createAgents(deps: AgentsDependencies): Agents {
   const { db, agents, keys, secrets, deployments, work, cursors, log } = deps;
+  const known = createKnownAgents(deps);
 
   /** The external URL that is meant; null when it is the address of the repository that the service holds. */
   async function readTarget(gitUrl: string, agentId: string): Promise<string | null> {
@@ -112,7 +116,7 @@ export function createAgents(deps: AgentsDependencies): Agents {
       );
     },
 
-    get: (p, id) => visibleAgent(agents, p, id),
+    get: (p, id) => visibleAgent(known, p, id),
 
     async create(p, input) {
       requireEdit(p);

@@ -71,7 +71,9 @@ export function createDeployWork(deps: DeployWorkDependencies): DeployWork {
   async function finish({ id, agentId }: Deployment, manifest: Manifest): Promise<void> {
     if (!(await agents.lock(agentId))) throw new RepoError('The agent was deleted.');
     if (!(await deployments.markReady(id, manifest))) return;
-    if (!(await deployments.newerWasActive(agentId, id))) await deployments.activate(agentId, id);
+    if (await deployments.newerWasActive(agentId, id)) return;
+    await deployments.activate(agentId, id);
+    agents.changed(agentId);
   }
 
   function settle(deployment: Deployment, progress: Progress = () => {}): Promise<Deployment> {

@@ -76,7 +76,10 @@ export function createDeployments(deps: DeploymentsDependencies): Deployments {
             `Only a ready deployment can be activated; this one is ${status}.`,
           );
         }
-        if (agent.deploymentId !== deploymentId) await deployments.activate(agentId, deploymentId);
+        if (agent.deploymentId !== deploymentId) {
+          await deployments.activate(agentId, deploymentId);
+          agents.changed(agentId);
+        }
         return existing(agentId, deploymentId);
       });
     },

@@ -8,7 +8,11 @@ import type { AgentStore } from '../store/agents.ts';
  * The agent, when it is the caller's to see. Whatever else is wrong is `not_found`, the same for a malformed id, a
  * missing agent, a deleted one and another organisation's.
  */
-export async function visibleAgent(agents: AgentStore, p: Principal, agentId: string): Promise<Agent> {
+export async function visibleAgent(
+  agents: Pick<AgentStore, 'get'>,
+  p: Principal,
+  agentId: string,
+): Promise<Agent> {
   if (!isId(agentId)) throw notFound();
   // A caller that is bound to another agent needs no look-up.
   if (!canSeeAgent(p, { id: agentId, orgId: p.orgId })) throw notFound();

@@ -40,9 +40,20 @@ export function createAgentStore(db: Database) {
       Agent[]
     >`select ${columns(sql)} from agents where id = any(${ids}::uuid[]) and deleted_at is null`;
   };
+  const listeners: ((id: string) => void)[] = [];
   const readJoined = batchReads<Agent>(async (ids) => db.outside(() => readMany(ids)));
 
+  /** To be called by whoever changes an agent's row; tells of it after the commit. */
+  function changed(id: string): void {
+    db.afterCommit(() => {
+      for (const listener of listeners) listener(id);
+    });
+  }
+
   return {
+    changed,
+    onChange: (listener: (id: string) => void) => void listeners.push(listener),
+
     /** The hot read: joined with the others of its tick, except inside a transaction, which must see its own writes. */
     async get(id: string): Promise<Agent | null> {
       if (!db.inTransaction) return readJoined(id);
@@ -91,6 +102,7 @@ export function createAgentStore(db: Database) {
           updated_at = now()
         where id = ${id} and deleted_at is null
         returning ${columns(sql)}`;
+      changed(id);
       return rows[0] ?? null;
     },
 
@@ -103,6 +115,7 @@ export function createAgentStore(db: Database) {
     async markDeleted(id: string): Promise<boolean> {
       const result =
         await db.sql`update agents set deleted_at = now() where id = ${id} and deleted_at is null`;
+      changed(id);
       return result.count === 1;
     },
 

@@ -20,12 +20,12 @@ async function within(ms: number, work: Promise<unknown>): Promise<void> {
   clearTimeout(late);
 }
 
-const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys', 'budgets', 'egress'];
+const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys', 'agents', 'budgets', 'egress'];
 /**
- * Rung even to replicas that are not counted yet: a revoked key must stop, a budget and an egress policy hold, at once
+ * Rung even to replicas that are not counted yet: a revoked key must stop, a changed agent show, a budget and an egress policy hold, at once
  * everywhere.
  */
-const always: ReadonlySet<Topic> = new Set(['keys', 'budgets', 'egress']);
+const always: ReadonlySet<Topic> = new Set(['keys', 'agents', 'budgets', 'egress']);
 
 /**
  * A doorbell over LISTEN and NOTIFY. A payload is `<replica> <topic> <id> <id> …`; what a replica hears of itself is

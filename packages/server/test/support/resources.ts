@@ -76,6 +76,7 @@ export function createResources<R extends Repos>(
     repos,
     work,
     auth,
+    doorbell: bells.join(),
     cursors,
     defaultModel: () => 'demo/guide',
     checkUrl: async () => {},

@@ -1,8 +1,8 @@
 /**
  * `events`: conversation ids; `lanes`: conversation ids that became ready; `cancel`: run ids; `keys`: key hashes;
- * `budgets`: organisations and agents; `egress`: agents.
+ * `agents`: agents whose row changed; `budgets`: organisations and agents; `egress`: agents.
  */
-export type Topic = 'events' | 'lanes' | 'cancel' | 'keys' | 'budgets' | 'egress';
+export type Topic = 'events' | 'lanes' | 'cancel' | 'keys' | 'agents' | 'budgets' | 'egress';
 
 /** Wakes other replicas after a commit. A ring carries no truth: whoever hears it reads the rows. */
 export interface Doorbell {
