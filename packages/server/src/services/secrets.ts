@@ -135,9 +135,9 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
 
     async brokeredValues(agentId) {
       const withheld = withheldNames();
-      const rows = await secrets.sealedOf(agentId);
+      const rows = await secrets.sealedWithHosts(agentId);
       return rows
-        .filter((row) => kindOf(row.key, row.hosts, withheld) === 'brokered')
+        .filter((row) => !withheld.has(row.key))
         .map((row) => ({
           key: row.key,
           hosts: row.hosts,

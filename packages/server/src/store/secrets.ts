@@ -66,6 +66,12 @@ export function createSecretStore(db: Database) {
         select key, hosts from secrets where agent_id = ${agentId} and hosts <> '{}' order by key`;
     },
 
+    async sealedWithHosts(agentId: string): Promise<SealedSecret[]> {
+      const { sql } = db;
+      return sql<SealedSecret[]>`
+        select ${sealedColumns(sql)} from secrets where agent_id = ${agentId} and hosts <> '{}' order by key`;
+    },
+
     async remove(agentId: string, key: string): Promise<boolean> {
       const result = await db.sql`delete from secrets where agent_id = ${agentId} and key = ${key}`;
       return result.count === 1;

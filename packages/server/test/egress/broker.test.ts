@@ -221,6 +221,15 @@ test('a value that comes back in pieces, or packed although identity was asked f
   assert.match(unknown.body, /could not be searched/);
 });
 
+test('a value cannot be fetched in parts: a request for a range gets the whole', async () => {
+  world.world.answer = (message, response) => {
+    const { range } = message.headers;
+    response.end(range ? latin1(value).slice(3, 9) : latin1(value), 'latin1');
+  };
+  const answer = await world.fetch('/', { headers: { ...bearer(), range: 'bytes=3-8', 'if-range': '"x"' } });
+  assert.equal(answer.body, token);
+});
+
 test('a value that a host kept and tells later, to a request without it, is replaced too', async () => {
   await world.fetch('/', { headers: bearer() });
   world.world.answer = (_message, response) => void response.end(latin1(value), 'latin1');

@@ -117,9 +117,12 @@ async function fill(link: TunnelLink, plain: PlainRequest): Promise<{ head: Requ
   return { head: { method, path, headers: scrubs.length > 0 ? readable(headers) : headers }, scrubs };
 }
 
-/** The answer must be one that can be searched: not packed, and a WebSocket's frames neither. */
+/** Packing, also of a WebSocket's frames, and parts of an answer, of which none would hold a whole value. */
+const unsearchable = /^(accept-encoding|sec-websocket-extensions|range|if-range)$/i;
+
+/** The answer must be one that can be searched; a host may ignore Range (RFC 9110, section 14.2), and here it has to. */
 function readable(headers: RequestHead['headers']): RequestHead['headers'] {
-  const kept = headers.filter(([name]) => !/^(accept-encoding|sec-websocket-extensions)$/i.test(name));
+  const kept = headers.filter(([name]) => !unsearchable.test(name));
   return [...kept, ['Accept-Encoding', 'identity']];
 }
 
