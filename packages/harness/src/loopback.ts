@@ -1,10 +1,11 @@
-import { connect, createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { dirname, join } from 'node:path';
+import { openEgress } from './egress.ts';
+import { listen, pipeTo } from './pipe-socket.ts';
 import type { Settings } from './settings.ts';
 
 /**
- * A loopback port that leads to the model gateway, for programs that know HTTP but no Unix sockets; bytes pass unread.
- * It is opened when the first child process needs it: many conversations never start one.
+ * Loopback ports that lead to the model gateway and to the proxy for the outside, for programs that know HTTP but no Unix
+ * sockets; bytes pass unread. They are opened when the first child process needs them: many conversations never start one.
  */
 export class Loopback {
   readonly #settings: Settings;
@@ -22,12 +23,18 @@ export class Loopback {
 
   /** The environment of child processes, with the usual names of base URLs and keys. */
   childEnv = (): Promise<Record<string, string>> => {
-    this.#env ??= this.#listen().then((port) => ({
-      ...this.#baseEnv,
-      ...this.#modelEnv(`http://127.0.0.1:${port}`),
-    }));
+    this.#env ??= this.#open();
     return this.#env;
   };
+
+  async #open(): Promise<Record<string, string>> {
+    const egressSocket = join(dirname(this.#gatewaySocket), 'egress.sock');
+    const [port, proxy] = await Promise.all([
+      listen(pipeTo(this.#gatewaySocket), 0, '127.0.0.1'),
+      openEgress(egressSocket, this.#baseEnv['BERTH_EGRESS']),
+    ]);
+    return { ...this.#baseEnv, ...proxy, ...this.#modelEnv(`http://127.0.0.1:${port}`) };
+  }
 
   #modelEnv(url: string): Record<string, string> {
     const { token, wire, provider } = this.#settings;
@@ -42,21 +49,5 @@ export class Loopback {
       GOOGLE_GEMINI_BASE_URL: `${url}/llm/gemini`,
       GEMINI_API_KEY: token,
     };
-  }
-
-  #listen(): Promise<number> {
-    const server = createServer({ allowHalfOpen: true }, (client) => {
-      const upstream = connect({ path: this.#gatewaySocket, allowHalfOpen: true });
-      client.pipe(upstream).pipe(client);
-      client.on('error', () => upstream.destroy());
-      upstream.on('error', () => client.destroy());
-      client.on('close', () => upstream.destroy());
-    });
-    // It must not keep the process alive once stdin has ended.
-    server.unref();
-    return new Promise((resolve, reject) => {
-      server.on('error', reject);
-      server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port));
-    });
   }
 }

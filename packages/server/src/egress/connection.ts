@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { parseAddress } from '../domain/address-ranges.ts';
 import { EgressRefused, type EgressAllowed, type EgressTarget } from '../domain/egress-policy.ts';
-import { dialChecked } from './dial.ts';
+import { checkLiteral, dialChecked } from './dial.ts';
 import { refused, type EgressSession } from './session.ts';
 
 /** One connection from inside, with what was opened for it outside. When either end is gone, so is the other. */
@@ -42,7 +42,14 @@ export class EgressConnection {
   /** Throws EgressRefused unless the policy, as it is now, lets the target be reached. */
   admit(target: EgressTarget): EgressAllowed {
     this.target = target;
-    return this.session.policy.check(target);
+    try {
+      return this.session.policy.check(target);
+    } catch (error) {
+      // No rule would open it, so none is proposed.
+      if (refused(error).reason !== 'address_literal') throw error;
+      checkLiteral(this.session.shared.dial, target);
+      throw error;
+    }
   }
 
   /** CheckedDial: what is opened ends with this connection, and is counted. */

@@ -47,12 +47,7 @@ export async function dialChecked(
     throw new EgressRefused('name_not_found', `The name ${target.host} cannot be found.`);
   for (const text of addresses) {
     const address = parseAddress(text);
-    if (!address || !isReachable(address, options.allow)) {
-      throw new EgressRefused(
-        'private_address',
-        `${name} is on a private or reserved network, which no sandbox reaches.`,
-      );
-    }
+    if (!address || !isReachable(address, options.allow)) throw notPublic(target);
     const carried = carriedIpv4(address);
     if (denies(address, target.port) || (carried && denies(carried, target.port))) {
       throw new EgressRefused('denied', `${name} has an address that this agent may not reach.`);
@@ -63,6 +58,20 @@ export async function dialChecked(
     if (socket) return socket;
   }
   throw new EgressRefused('connect_failed', `${name} does not take a connection.`);
+}
+
+/** Throws EgressRefused for an address that is never reached, whatever is listed. */
+export function checkLiteral(options: DialOptions, target: EgressTarget): void {
+  const address = parseAddress(target.host);
+  if (address && !isReachable(address, options.allow)) throw notPublic(target);
+}
+
+function notPublic({ host, port }: EgressTarget): EgressRefused {
+  const name = `${bracketed(host)}:${port}`;
+  return new EgressRefused(
+    'private_address',
+    `${name} is on a private or reserved network, which no sandbox reaches.`,
+  );
 }
 
 function isReachable(address: Address, allow: readonly Network[]): boolean {

@@ -13,7 +13,8 @@ const files: Record<string, string> = {
   group: 'root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n',
   hosts: '127.0.0.1 localhost agent\n::1 localhost\n',
   hostname: 'agent\n',
-  'nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n',
+  'nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n',
+  // Empty is 127.0.0.1: whoever answers there is in the sandbox (docs/egress.md), or nobody, which fails at once.
   'resolv.conf': '',
 };
 

@@ -26,6 +26,8 @@ export interface World {
   names: Map<string, string[]>;
   /** `address:port` of each connection that was begun outside. */
   dialled: string[];
+  /** Names that were looked up outside. */
+  asked: string[];
   refusals: EgressRefusal[];
   traffic: EgressTraffic[];
   /** Heads and bodies that arrived at the outside, as `METHOD host path body`. */
@@ -52,6 +54,7 @@ export async function egressWorld(t: TestContext, options: WorldOptions = {}): P
     ['redirect.test', [address.redirect]],
   ]);
   const dialled: string[] = [];
+  const asked: string[] = [];
   const refusals: EgressRefusal[] = [];
   const traffic: EgressTraffic[] = [];
   const owner = { orgId: newId(), agentId: newId(), sandboxId: newId() };
@@ -70,7 +73,10 @@ export async function egressWorld(t: TestContext, options: WorldOptions = {}): P
     maxConnections: 1_000,
     transparentPossible: async () => true,
     interceptor: () => options.intercept ?? null,
-    resolve: async (host) => names.get(host) ?? [],
+    resolve: async (host) => {
+      asked.push(host);
+      return names.get(host) ?? [];
+    },
     connect: (to, port) => {
       dialled.push(`${to}:${port}`);
       return connect({ host: '127.0.0.1', port: outside[port] ?? 1, allowHalfOpen: true });
@@ -88,6 +94,7 @@ export async function egressWorld(t: TestContext, options: WorldOptions = {}): P
     certificate: join(folder, 'test.crt'),
     names,
     dialled,
+    asked,
     refusals,
     traffic,
     arrived,
@@ -113,6 +120,8 @@ async function startOutside(
         response.writeHead(302, { location: decodeURIComponent(request.url.slice(4)) });
         return void response.end();
       }
+      const file = fileOf(folder, request.url ?? '');
+      if (file) return void response.end(file);
       response.end(`hello from ${request.headers.host}\n`);
     });
   };
@@ -144,6 +153,24 @@ async function startOutside(
     });
   }
   return ports;
+}
+
+/** A package of a registry, or a file of the repository that a test has put into the folder. */
+function fileOf(folder: string, url: string): Buffer | string | null {
+  if (url === '/npm/thing') {
+    const version = { name: 'thing', version: '1.2.3', dist: { tarball: 'https://good.test/npm/thing.tgz' } };
+    return JSON.stringify({
+      name: 'thing',
+      'dist-tags': { latest: '1.2.3' },
+      versions: { '1.2.3': version },
+    });
+  }
+  if (!/^\/repo\.git\/[\w./-]+(\?|$)/.test(url)) return null;
+  try {
+    return readFileSync(join(folder, url.replace(/\?.*/, '')));
+  } catch {
+    return null;
+  }
 }
 
 function makeCertificate(folder: string): { key: Buffer; cert: Buffer } {

@@ -120,7 +120,7 @@ test('Private, loopback, link-local, metadata and own addresses are never dialle
   for (const literal of literals) {
     assert.equal(
       reasonOf((await openTunnel(world.socketPath, `${literal}:80`)).head),
-      'address_literal',
+      'private_address',
       literal,
     );
   }

@@ -114,10 +114,10 @@ export function local(sandbox: RunningSandbox): LocalSandbox {
   return sandbox;
 }
 
-export async function collect(sandbox: RunningSandbox): Promise<Outcome> {
+export async function collect(sandbox: RunningSandbox, timeoutMs = 30_000): Promise<Outcome> {
   const stdout = text(sandbox.stdout);
   const stderr = text(sandbox.stderr);
-  const timer = setTimeout(() => void sandbox.kill(), 30_000);
+  const timer = setTimeout(() => void sandbox.kill(), timeoutMs);
   const exit = await sandbox.exited;
   clearTimeout(timer);
   return { exit, stdout: await stdout, stderr: await stderr };
