@@ -164,15 +164,18 @@ function forward(
     ...responseHeaders(answer.headers),
     ...(length ? { 'content-length': length } : {}),
   });
+  // Node would write each chunk as four pieces, which costs several times as much as one.
+  const isChunked = response.chunkedEncoding;
+  response.chunkedEncoding = false;
   // The head leaves with the first piece when that is there already, else alone.
   setImmediate(() => response.flushHeaders());
   const resume = (): void => void answer.resume();
   response.on('drain', resume);
   answer.on('data', (chunk: Buffer) => {
     options.onChunk(chunk);
-    if (!response.write(chunk)) answer.pause();
+    if (!response.write(isChunked ? asChunk(chunk) : chunk)) answer.pause();
   });
-  answer.on('end', () => response.end());
+  answer.on('end', () => response.end(isChunked ? lastChunk : undefined));
   answer.on('error', () => {
     // Handled in `close`, which follows.
   });
@@ -182,6 +185,14 @@ function forward(
     if (!answer.complete) response.destroy();
     settle({ status, isComplete: answer.complete, error: null });
   });
+}
+
+const lineEnd = Buffer.from('\r\n');
+const lastChunk = '0\r\n\r\n';
+
+/** A piece in the chunked coding (RFC 9112, section 7.1). It is never empty, which would be the end. */
+function asChunk(piece: Buffer): Buffer {
+  return Buffer.concat([Buffer.from(`${piece.length.toString(16)}\r\n`, 'latin1'), piece, lineEnd]);
 }
 
 const refusalBytes = 64 * 1024;
