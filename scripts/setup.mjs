@@ -78,7 +78,7 @@ function hasSystemPostgres() {
   }
 }
 
-function apt(packages) {
+function apt(packages, isNeeded = true) {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
   process.stderr.write(`berth: installing system packages: ${packages.join(' ')}\n`);
   const run = (args) => {
@@ -94,7 +94,9 @@ function apt(packages) {
   const install = ['install', '-y', '-qq', '--no-install-recommends', ...packages];
   // The package list of a fresh machine is empty or old; where it cannot be fetched, an old one may still do.
   run(['update', '-qq']);
-  if (!run(install)) fail(`apt-get install ${packages.join(' ')} failed; its own lines above say why.`);
+  if (run(install)) return;
+  if (isNeeded) fail(`apt-get install ${packages.join(' ')} failed; its own lines above say why.`);
+  process.stderr.write(`berth: without ${packages.join(' ')} some tests will be skipped\n`);
 }
 
 /** What a person without root rights is to type, in one line. */
@@ -127,6 +129,24 @@ function systemPackages() {
   apt([...needed, ...wanted]);
 }
 
+/** Engines that the tests of containers start by themselves. Systems that lack some of them skip those tests. */
+function containerEngines() {
+  if (!forTests || process.platform !== 'linux' || process.getuid() !== 0 || !onPath('apt-get')) return;
+  const of = {
+    podman: 'podman',
+    conmon: 'conmon',
+    catatonit: 'catatonit',
+    dockerd: 'docker.io',
+    runc: 'runc',
+    runsc: 'runsc',
+    nsenter: 'util-linux',
+    ip: 'iproute2',
+    'mkfs.ext4': 'e2fsprogs',
+  };
+  const missing = Object.entries(of).flatMap(([program, name]) => (onPath(program) ? [] : [name]));
+  for (const name of missing) apt([name], false);
+}
+
 function checkNode() {
   const bundled = join(root, 'node_modules', '.bin', 'node');
   const name = `node-${process.platform}-${process.arch}`;
@@ -146,6 +166,7 @@ if (Number(process.versions.node.split('.')[0]) < 20)
   fail(`Node 20 or newer is needed; this is ${process.version}.`);
 // The system's first: what a person has to install is said before the long download.
 systemPackages();
+containerEngines();
 npmPackages();
 patchPackages();
 checkNode();

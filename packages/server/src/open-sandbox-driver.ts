@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
-import { ConfigError, type Config } from './config.ts';
+import type { Config } from './config.ts';
 import type { Log } from './domain/log.ts';
 import type { SandboxDriver } from './domain/ports/sandbox.ts';
 import { createBubblewrap } from './sandbox/bubblewrap.ts';
+import { DockerDriver } from './sandbox/docker/driver.ts';
 import { ProcessDriver } from './sandbox/process/process-driver.ts';
 
 /** The driver that the configuration names, and never another. */
@@ -16,6 +17,12 @@ export function openSandboxDriver(config: Config, log: Log): SandboxDriver {
     case 'process':
       return new ProcessDriver(options);
     case 'docker':
-      throw new ConfigError('BERTH_SANDBOX: the docker driver is not part of this build.');
+      return new DockerDriver({
+        ...options,
+        socket: config.docker.socket,
+        runtime: config.docker.runtime,
+        // The configuration refuses the driver without an image.
+        image: config.docker.image ?? '',
+      });
   }
 }

@@ -1,12 +1,7 @@
-import { randomUUID } from 'node:crypto';
-import { mkdirSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
 import type { LimitGrade, SandboxCapabilities, SandboxDriver } from '../domain/ports/sandbox.ts';
 import type { Controller } from './cgroup/hierarchy.ts';
 import { cgroupNotes, explainFailure, missingPrograms } from './diagnose.ts';
-
-const MIB = 1024 * 1024;
-const TRIAL_TIMEOUT_MS = 20_000;
+import { runTrial } from './trial.ts';
 
 export interface ProbeRequest {
   driver: Pick<SandboxDriver, 'start' | 'removeVolume'>;
@@ -65,44 +60,10 @@ export function describe(capabilities: SandboxCapabilities): string[] {
 }
 
 async function trial({ driver, areaDir, isRoot }: ProbeRequest): Promise<string[]> {
-  const id = randomUUID();
-  const folder = join(areaDir, `trial-${id}`);
-  const volumeDir = join(folder, 'volume');
   try {
-    mkdirSync(folder, { recursive: true, mode: isRoot ? 0o711 : 0o700 });
-    const sandbox = await driver.start({
-      id,
-      slot: 0,
-      volumeDir,
-      runDir: join(folder, 'run'),
-      binds: [],
-      command: ['/bin/true'],
-      env: {},
-      limits: { memoryBytes: 128 * MIB, cpus: 1, pids: 32, diskBytes: 16 * MIB, openFiles: 64 },
-      detached: false,
-      transparentEgress: false,
-    });
-    const timer = setTimeout(() => void sandbox.kill(), TRIAL_TIMEOUT_MS);
-    let said = '';
-    sandbox.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()));
-    const exit = await sandbox.exited;
-    clearTimeout(timer);
-    return exit.reason === 'exit' && exit.code === 0
-      ? []
-      : explainFailure(said || `it ended as ${exit.reason}`);
+    await runTrial({ driver, areaDir, isRoot, command: ['/bin/true'] });
+    return [];
   } catch (error) {
     return explainFailure(error instanceof Error ? error.message : String(error));
-  } finally {
-    await driver.removeVolume(volumeDir).catch(() => null);
-    removeQuietly(folder);
-  }
-}
-
-/** Where the folder could not be made, there is nothing to remove, and the failure above says all. */
-function removeQuietly(folder: string): void {
-  try {
-    rmSync(folder, { recursive: true, force: true });
-  } catch {
-    // See above.
   }
 }

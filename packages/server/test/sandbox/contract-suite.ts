@@ -84,8 +84,10 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
 
     test('the environment is what was given and nothing of the service', async () => {
       const { stdout } = await fx.run('env', { env: { A: '1', B: 'two words\nand a line' } });
-      const lines = stdout.split('\n').filter((line) => isolated || !/^(BERTH_SANDBOX|PWD)/.test(line));
-      assert.deepEqual(lines.filter((line) => !/^(PWD=|SHLVL=|_=|HOSTNAME=agent$)/.test(line)).sort(), [
+      const lines = stdout.split('\n').filter((line) => isolated || !line.startsWith('BERTH_SANDBOX'));
+      // What a shell and an engine add by themselves.
+      const added = /^(PWD=|SHLVL=|_=|HOSTNAME=agent$|HOME=\/home\/agent$|PATH=\/usr|TERM=xterm$|container=)/;
+      assert.deepEqual(lines.filter((line) => !added.test(line)).sort(), [
         '',
         'A=1',
         'B=two words',
@@ -100,8 +102,9 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
     });
 
     test('inside the user is nobody special, at the places of the launch contract', only, async () => {
-      const { stdout } = await fx.run('pwd; id -u; hostname');
-      assert.equal(stdout, '/workspace\n1000\nagent\n');
+      const { stdout } = await fx.run('pwd; id -un; hostname; id -u');
+      // Namespaces can give everybody the same number; containers have that of the host.
+      assert.match(stdout, /^\/workspace\nagent\nagent\n(1000|20\d{4})\n$/);
     });
 
     test('everything but the volume and the temporary folders is closed for writing', only, async () => {
@@ -125,7 +128,11 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
     });
 
     test('a socket in /run/berth answers, and an isolated one cannot be changed from inside', async () => {
-      const spec = fx.spec(['/bin/sh', '-c', `${CONNECT}; rm -f /run/berth/m.sock; ls ${ROOT}/run/berth/`]);
+      const spec = fx.spec([
+        '/bin/sh',
+        '-c',
+        `${CONNECT}; rm -f /run/berth/m.sock; cd ${ROOT}/run/berth; echo *`,
+      ]);
       const server = createServer((socket) => socket.end('from-host')).listen(join(spec.runDir, 'm.sock'));
       await once(server, 'listening');
       try {
@@ -208,7 +215,8 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
       const script = 'echo out; echo err >&2; while [ ! -e go ]; do sleep 0.05; done; echo last; exit 9';
       const sandbox = await fx.start(script, { detached: true, slot: 5 });
       const log = (): string => readFileSync(sandbox.logFile ?? '', 'utf8');
-      await until(() => log() === 'out\nerr\n', 'its words are in the log');
+      // Two pipes have no order between them.
+      await until(() => ['out\nerr\n', 'err\nout\n'].includes(log()), 'its words are in the log');
       const next = await make({ areaDir: fx.areaDir, name: fx.name });
       try {
         assert.ok((await next.driver.list()).includes(sandbox.id));
@@ -256,14 +264,14 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
       else {
         assert.equal(outcome.exit.reason, 'exit');
         assert.notEqual(outcome.exit.code, 0);
-        assert.match(outcome.stderr, /\/no\/such\/program/);
+        assert.match(outcome.stderr, /\/no\/such\/program|No such file/);
       }
       assert.ok(!(await fx.driver.list()).includes(spec.id));
     });
 
     test('CPU time and memory of a sandbox are counted', async () => {
       const sandbox = await fx.start(
-        'perl -e \'$x = "a" x 40000000; $t = times; while (times() - $t < 0.4) {}; print "up\\n"; $| = 1; print "\\n"; sleep 100\'',
+        `perl -e 'sub c { my ($u, $s) = times; $u + $s } $x = "a" x 40000000; $t = c(); while (c() - $t < 0.4) {}; print "up\\n"; $| = 1; print "\\n"; sleep 100'`,
       );
       await lineOf(sandbox.stdout, (line) => line === 'up');
       const stats = await sandbox.stats();
@@ -282,13 +290,18 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
       const { stdout } = await fx.run(
         'perl -e \'$n = 0; while (1) { my $p = fork; last unless defined $p; if (!$p) { sleep 100; exit } $n++; last if $n > 500 } print "$n\\n"\'',
       );
-      assert.ok(Number(stdout) < 64, `${stdout.trim()} processes were started`);
+      // A kernel in user space needs some of the host's threads for itself, and what is left over the agent may have.
+      assert.ok(
+        Number(stdout) < (isolation === 'user-kernel' ? 256 : 64),
+        `${stdout.trim()} processes were started`,
+      );
     });
 
     test('the limit of memory holds, as the capabilities say', async (t) => {
       if (!needs(t, capabilities.limits.memory !== 'none', 'a limit of memory')) return;
       const { stdout } = await fx.run('perl -e \'$x = "a" x 1_200_000_000; print "got it\\n"\'; echo after');
-      assert.equal(stdout, 'after\n');
+      // A kernel in user space is one process of the host, and ends as a whole.
+      assert.ok(stdout === 'after\n' || (isolation === 'user-kernel' && stdout === ''), stdout);
     });
 
     test('a program that runs out of memory is told from one that was killed', async (t) => {
@@ -321,16 +334,16 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
     });
 
     test('no descriptor of the service is open inside', only, async () => {
-      const { stdout } = await fx.run('ls -l /proc/1/fd /proc/self/fd');
-      const links = [...stdout.matchAll(/ (\d+) -> (.*)$/gm)].map(([, fd, target]) => ({
+      const { stdout } = await fx.run(
+        'for f in /proc/1/fd/* /proc/$$/fd/*; do [ -e $f ] && echo "$f -> $(readlink $f)"; done; true',
+      );
+      const links = [...stdout.matchAll(/\/(\d+) -> (.*)$/gm)].map(([, fd, target]) => ({
         fd: Number(fd),
         target,
       }));
-      assert.ok(links.length >= 4);
-      // The event is bwrap's own, by which its init tells its monitor the exit code; the folder is what ls reads.
-      const foreign = links.filter(
-        ({ fd, target }) => fd > 2 && !/eventfd|^\/proc\/\d+\/fd$/.test(target ?? ''),
-      );
+      assert.ok(links.length >= 3, stdout);
+      // The events are of an init: by one, bwrap's tells its monitor the exit code.
+      const foreign = links.filter(({ fd, target }) => fd > 2 && !/eventfd|signalfd/.test(target ?? ''));
       assert.deepEqual(foreign, []);
     });
 
@@ -361,10 +374,13 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
       await fx.driver.prepareVolume(volumeDir, 10);
       await fx.driver.prepareVolume(volumeDir, 10);
       const before = await fx.driver.volumeUse(volumeDir);
-      const { stdout } = await fx.run('head -c 3000000 /dev/zero > big; mkdir d; cd ..; ls workspace/big', {
-        slot: 10,
-      });
-      assert.equal(stdout, 'workspace/big\n');
+      const { stdout } = await fx.run(
+        'head -c 3000000 /dev/zero > big; mkdir d; cd ..; [ -e workspace/big ] && echo there',
+        {
+          slot: 10,
+        },
+      );
+      assert.equal(stdout, 'there\n');
       const after = await fx.driver.volumeUse(volumeDir);
       assert.ok(after.bytes - before.bytes >= 3_000_000, JSON.stringify({ before, after }));
       assert.equal(after.entries - before.entries, 2);

@@ -106,7 +106,9 @@ export function driverFixture(
 
 /** Host pids of everything in a sandbox of this host. */
 export function pidsOf(sandbox: RunningSandbox): number[] {
-  return local(sandbox).pids();
+  if (!('pids' in sandbox) || typeof sandbox.pids !== 'function')
+    throw new Error('The driver of this sandbox tells no pids.');
+  return sandbox.pids() as number[];
 }
 
 export function local(sandbox: RunningSandbox): LocalSandbox {

@@ -16,8 +16,12 @@ const FREEZE_TIMEOUT_MS = 5000;
 export class Group {
   private readonly folders: { hierarchy: Hierarchy; path: string }[];
 
-  constructor(hierarchies: Hierarchy[], id: string) {
-    this.folders = hierarchies.map((hierarchy) => ({ hierarchy, path: join(hierarchy.parent, id) }));
+  /** `paths` are the folders in each hierarchy, where they have not all the name of the sandbox. */
+  constructor(hierarchies: Hierarchy[], id: string, paths?: string[]) {
+    this.folders = hierarchies.map((hierarchy, index) => ({
+      hierarchy,
+      path: paths?.[index] ?? join(hierarchy.parent, id),
+    }));
   }
 
   /** Makes the folders and sets the limits; throws when a limit cannot be set, since it would only be claimed. */

@@ -19,8 +19,8 @@ const archTables: Record<FilterArch, ArchTable> = {
 const KILL_PROCESS = 0x80000000;
 const ALLOW = 0x7fff0000;
 const REFUSE = 0x00050000;
-const EPERM = 1;
-const ENOSYS = 38;
+export const EPERM = 1;
+export const ENOSYS = 38;
 const EPROTONOSUPPORT = 93;
 const EAFNOSUPPORT = 97;
 
@@ -31,19 +31,22 @@ const argument = (index: number): number => 16 + 8 * index;
 
 const X32_BIT = 0x40000000;
 /** CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. */
-const CLONE_NEW_ANY = 0x7e020000;
+export const CLONE_NEW_ANY = 0x7e020000;
 const TIOCSTI = 0x5412;
 const TIOCLINUX = 0x541c;
 /** Line disciplines are old code that any pty reaches. */
 const TIOCSETD = 0x5423;
+/** Terminal requests that reach other programs or old drivers. */
+export const deniedRequests = [TIOCSTI, TIOCLINUX, TIOCSETD];
 const AF_UNIX = 1;
 const AF_INET = 2;
 const AF_INET6 = 10;
+export const inetFamilies = [AF_INET, AF_INET6];
 const AF_NETLINK = 16;
 const NETLINK_ROUTE = 0;
 /** Default, ICMP, TCP, UDP, ICMPv6: others would load protocol modules of the host's kernel. */
-const INET_PROTOCOLS = [0, 1, 6, 17, 58];
-const PERSONALITIES = [0, 8, 0xffffffff];
+export const INET_PROTOCOLS = [0, 1, 6, 17, 58];
+export const PERSONALITIES = [0, 8, 0xffffffff];
 
 const ret = (value: number): Line => ({ op: 'return', value: value >>> 0 });
 const allow = ret(ALLOW);
@@ -68,10 +71,7 @@ const rules: Record<Checked, Line[]> = {
     { label: 'pair-bad' },
     refuse(EAFNOSUPPORT),
   ],
-  ioctl: [
-    { op: 'load', offset: argument(1) },
-    ...noneOf('ioctl', [TIOCSTI, TIOCLINUX, TIOCSETD], refuse(EPERM)),
-  ],
+  ioctl: [{ op: 'load', offset: argument(1) }, ...noneOf('ioctl', deniedRequests, refuse(EPERM))],
   personality: [{ op: 'load', offset: argument(0) }, ...oneOf('personality', PERSONALITIES, refuse(EPERM))],
 };
 
@@ -108,6 +108,10 @@ function noneOf(name: string, values: number[], otherwise: Line): Line[] {
 /** Whether there is a filter for an architecture (as in `process.arch`). */
 export function isFilterArch(arch: string): arch is FilterArch {
   return Object.hasOwn(archTables, arch);
+}
+
+export function syscallsOf(arch: FilterArch): ReadonlyMap<string, number> {
+  return archTables[arch].syscalls;
 }
 
 /** The compiled allow-list, as `bwrap --seccomp` takes it. */

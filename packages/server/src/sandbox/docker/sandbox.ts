@@ -1,0 +1,197 @@
+import type { Readable, Writable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import type {
+  RunningSandbox,
+  SandboxExit,
+  SandboxExitReason,
+  SandboxStats,
+} from '../../domain/ports/sandbox.ts';
+import type { Group } from '../cgroup/group.ts';
+import { cutLog } from '../output-log.ts';
+import { isRunning, startTime } from '../processes.ts';
+import type { Usage } from '../process-stats.ts';
+import { inspect, removeContainer } from './details.ts';
+import { EngineError, type Engine } from './engine.ts';
+import { engineUsage } from './usage.ts';
+
+const KILLED_CODE = 128 + 9;
+const GONE_TIMEOUT_MS = 15_000;
+const DEATH_WATCH_MS = 20;
+
+export interface DockerSandboxParts {
+  id: string;
+  engine: Engine;
+  /** The container's name. */
+  name: string;
+  streams: { stdin: Writable; stdout: Readable; stderr: Readable };
+  logFile: string | null;
+  /** The engine's cgroup of it; null where it cannot be seen from here. */
+  group: Group | null;
+  /** Host pid of its init; 0 when that is not known. */
+  initPid: number;
+  /** Podman does not tell of it when the kernel killed for want of memory. */
+  isPodman: boolean;
+  isFrozen: boolean;
+  /** Resolves once everything that the program wrote has come. */
+  outputEnded: Promise<void>;
+  onEnd(): void;
+}
+
+export class DockerSandbox implements RunningSandbox {
+  readonly id: string;
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  readonly logFile: string | null;
+  readonly exited: Promise<SandboxExit>;
+  isFrozen: boolean;
+  private readonly parts: DockerSandboxParts;
+  private endedBy: SandboxExitReason | null = null;
+  private hasEnded = false;
+  private oomKills: number;
+  private memoryByteSeconds = 0;
+  private sampledMs = performance.now();
+
+  constructor(parts: DockerSandboxParts) {
+    this.parts = parts;
+    this.id = parts.id;
+    ({ stdin: this.stdin, stdout: this.stdout, stderr: this.stderr } = parts.streams);
+    this.logFile = parts.logFile;
+    this.isFrozen = parts.isFrozen;
+    this.oomKills = parts.group?.oomKills() ?? 0;
+    this.stdin.on('error', () => {});
+    this.exited = this.awaitExit();
+    this.exited.catch(() => {});
+  }
+
+  async stats(): Promise<SandboxStats> {
+    const { group, engine, name } = this.parts;
+    const now = group ? group.usage() : await engineUsage(engine, name);
+    this.count(now);
+    return { ...now, memoryByteSeconds: Math.round(this.memoryByteSeconds) };
+  }
+
+  /** Called about once a second. */
+  sample(): void {
+    const { group } = this.parts;
+    if (this.hasEnded) return;
+    if (group) {
+      this.count(group.usage());
+      this.oomKills = group.oomKills();
+    }
+    if (this.logFile !== null) cutLog(this.logFile);
+  }
+
+  async freeze(): Promise<void> {
+    if (this.hasEnded) throw new Error(`The sandbox ${this.id} has ended.`);
+    if (this.isFrozen) return;
+    await this.post('pause');
+    this.isFrozen = true;
+  }
+
+  async thaw(): Promise<void> {
+    if (!this.isFrozen) return;
+    this.isFrozen = false;
+    await this.post('unpause');
+  }
+
+  async stop(graceMs: number): Promise<SandboxExit> {
+    if (this.hasEnded) return this.exited;
+    this.endedBy ??= 'killed';
+    await this.thaw().catch(() => undefined);
+    await this.post('kill?signal=SIGTERM').catch(() => undefined);
+    const timer = new AbortController();
+    const grace = delay(graceMs, undefined, { signal: timer.signal }).catch(() => undefined);
+    await Promise.race([this.exited, grace]);
+    timer.abort();
+    return this.kill();
+  }
+
+  kill(): Promise<SandboxExit> {
+    return this.end('killed');
+  }
+
+  /** Ends the tree; the first reason stands. */
+  end(reason: SandboxExitReason): Promise<SandboxExit> {
+    if (!this.hasEnded) {
+      this.endedBy ??= reason;
+      void this.endNow();
+    }
+    return this.exited;
+  }
+
+  /** Host pids of everything inside, as far as they can be seen. */
+  pids(): number[] {
+    return this.parts.group?.pids() ?? [];
+  }
+
+  private async endNow(): Promise<void> {
+    // An engine does not kill what is paused.
+    await this.thaw().catch(() => undefined);
+    const { engine, name } = this.parts;
+    await this.post('kill?signal=SIGKILL').catch(() => removeContainer(engine, name).catch(() => undefined));
+  }
+
+  private async post(action: string): Promise<void> {
+    await this.parts.engine.call('POST', `/containers/${this.parts.name}/${action}`);
+  }
+
+  private count(now: Usage): void {
+    const nowMs = performance.now();
+    this.memoryByteSeconds += (now.memoryBytes * (nowMs - this.sampledMs)) / 1000;
+    this.sampledMs = nowMs;
+  }
+
+  private async awaitExit(): Promise<SandboxExit> {
+    const { engine, name, outputEnded, onEnd, group, initPid, isPodman } = this.parts;
+    const atDeath = isPodman && group ? oomKillsAtDeath(group, initPid) : null;
+    const code = await waitForEnd(engine, name);
+    this.hasEnded = true;
+    this.isFrozen = false;
+    const wasKilled = code === KILLED_CODE || code === null;
+    // The engine takes its cgroup away at once, so it is the one that knows. It does not tell which process was killed:
+    // where a tool was before, the end of the program itself is not called out of memory.
+    const details = wasKilled ? await inspect(engine, name).catch(() => null) : null;
+    const oomNow = atDeath
+      ? (await atDeath) > this.oomKills
+      : details?.oomKilled === true && this.oomKills === 0;
+    await Promise.race([outputEnded, delay(GONE_TIMEOUT_MS, undefined, { ref: false })]);
+    await removeContainer(engine, name);
+    onEnd();
+    return { reason: this.endedBy ?? (wasKilled && oomNow ? 'oom' : 'exit'), ...codeOf(code) };
+  }
+}
+
+/** Reads the kernel's count in the moment between the end of the init and the removal of its cgroup. */
+async function oomKillsAtDeath(group: Group, initPid: number): Promise<number> {
+  const since = startTime(initPid);
+  let kills = 0;
+  while (since !== null && isRunning(initPid, since)) {
+    kills = Math.max(kills, group.oomKills());
+    await delay(DEATH_WATCH_MS, undefined, { ref: false });
+  }
+  return Math.max(kills, group.oomKills());
+}
+
+/** Engines tell a signal as 128 and its number, as shells do; the program may have chosen such a number itself. */
+function codeOf(code: number | null): { code: number | null; signal: string | null } {
+  return code === null ? { code: null, signal: 'SIGKILL' } : { code, signal: null };
+}
+
+/** The exit code; null when the container was taken away. The engine may be restarted meanwhile, so it is asked again. */
+async function waitForEnd(engine: Engine, name: string): Promise<number | null> {
+  for (;;) {
+    try {
+      const answer = (await engine.call('POST', `/containers/${name}/wait`, undefined, 0)) as {
+        StatusCode?: number;
+      } | null;
+      if (typeof answer?.StatusCode === 'number') return answer.StatusCode;
+    } catch (error) {
+      if (error instanceof EngineError && error.status === 404) return null;
+    }
+    await delay(500, undefined, { ref: false });
+    const details = await inspect(engine, name).catch(() => undefined);
+    if (details === null) return null;
+    if (details && !details.running) return details.exitCode;
+  }
+}

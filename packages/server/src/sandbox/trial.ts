@@ -1,0 +1,68 @@
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { SandboxDriver } from '../domain/ports/sandbox.ts';
+
+const MIB = 1024 * 1024;
+const TRIAL_TIMEOUT_MS = 30_000;
+
+export interface TrialRequest {
+  driver: Pick<SandboxDriver, 'start' | 'removeVolume'>;
+  areaDir: string;
+  isRoot: boolean;
+  command: string[];
+  /** A kernel in user space takes memory and threads for itself. */
+  limits?: { memoryBytes: number; pids: number };
+}
+
+const SMALL = { memoryBytes: 128 * MIB, pids: 32 };
+
+/** Runs a small program in a real sandbox and resolves with what it printed; rejects with the reason otherwise. */
+export async function runTrial({
+  driver,
+  areaDir,
+  isRoot,
+  command,
+  limits = SMALL,
+}: TrialRequest): Promise<string> {
+  const id = randomUUID();
+  const folder = join(areaDir, `trial-${id}`);
+  const volumeDir = join(folder, 'volume');
+  try {
+    mkdirSync(folder, { recursive: true, mode: isRoot ? 0o711 : 0o700 });
+    const sandbox = await driver.start({
+      id,
+      slot: 0,
+      volumeDir,
+      runDir: join(folder, 'run'),
+      binds: [],
+      command,
+      env: { PATH: '/usr/bin:/bin' },
+      limits: { ...limits, cpus: 1, diskBytes: 16 * MIB, openFiles: 64 },
+      detached: false,
+      transparentEgress: false,
+    });
+    const timer = setTimeout(() => void sandbox.kill(), TRIAL_TIMEOUT_MS);
+    let printed = '';
+    let said = '';
+    sandbox.stdout.on('data', (chunk: Buffer) => (printed += chunk.toString()));
+    sandbox.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()));
+    const exit = await sandbox.exited;
+    clearTimeout(timer);
+    if (exit.reason !== 'exit' || exit.code !== 0)
+      throw new Error(said.trim() || `it ended as ${exit.reason} with code ${exit.code}`);
+    return printed;
+  } finally {
+    await driver.removeVolume(volumeDir).catch(() => null);
+    removeQuietly(folder);
+  }
+}
+
+/** Where the folder could not be made, there is nothing to remove, and the failure says all. */
+function removeQuietly(folder: string): void {
+  try {
+    rmSync(folder, { recursive: true, force: true });
+  } catch {
+    // See above.
+  }
+}
