@@ -39,7 +39,9 @@ export class LocalSandbox implements RunningSandbox {
   private hasEnded = false;
   private memoryByteSeconds = 0;
   private sampledMs = performance.now();
+  /** Those of long ago, and those seen at the last look: what ends a program may come shortly before its end is told. */
   private oomKills: number;
+  private oomKillsSeen: number;
 
   constructor(parts: LocalSandboxParts) {
     this.id = parts.id;
@@ -50,6 +52,7 @@ export class LocalSandbox implements RunningSandbox {
     this.stderr = parts.streams.stderr;
     this.logFile = parts.logFile;
     this.oomKills = this.tree.oomKills();
+    this.oomKillsSeen = this.oomKills;
     // A sandbox that ended breaks its pipe; whoever writes learns of the end by `exited`.
     this.stdin.on('error', () => {});
     this.exited = this.awaitExit(parts);
@@ -69,7 +72,8 @@ export class LocalSandbox implements RunningSandbox {
   sample(): void {
     if (this.hasEnded) return;
     this.usage();
-    this.oomKills = this.tree.oomKills();
+    this.oomKills = this.oomKillsSeen;
+    this.oomKillsSeen = this.tree.oomKills();
     if (this.logFile !== null) cutLog(this.logFile);
   }
 

@@ -48,7 +48,9 @@ export class DockerSandbox implements RunningSandbox {
   private readonly parts: DockerSandboxParts;
   private endedBy: SandboxExitReason | null = null;
   private hasEnded = false;
+  /** Those of long ago, and those seen at the last look: what ends a program may come shortly before its end is told. */
   private oomKills: number;
+  private oomKillsSeen: number;
   private memoryByteSeconds = 0;
   private sampledMs = performance.now();
 
@@ -59,6 +61,7 @@ export class DockerSandbox implements RunningSandbox {
     this.logFile = parts.logFile;
     this.isFrozen = parts.isFrozen;
     this.oomKills = parts.group?.oomKills() ?? 0;
+    this.oomKillsSeen = this.oomKills;
     this.stdin.on('error', () => {});
     this.exited = this.awaitExit();
     this.exited.catch(() => {});
@@ -77,7 +80,8 @@ export class DockerSandbox implements RunningSandbox {
     if (this.hasEnded) return;
     if (group) {
       this.count(group.usage());
-      this.oomKills = group.oomKills();
+      this.oomKills = this.oomKillsSeen;
+      this.oomKillsSeen = group.oomKills();
     }
     if (this.logFile !== null) cutLog(this.logFile);
   }
@@ -153,7 +157,7 @@ export class DockerSandbox implements RunningSandbox {
     // where a tool was before, the end of the program itself is not called out of memory.
     const details = wasKilled ? await inspect(engine, name).catch(() => null) : null;
     const oomNow = atDeath
-      ? (await atDeath) > this.oomKills
+      ? (await atDeath) > this.oomKills || (details?.oomKilled === true && this.oomKills === 0)
       : details?.oomKilled === true && this.oomKills === 0;
     await Promise.race([outputEnded, delay(GONE_TIMEOUT_MS, undefined, { ref: false })]);
     await removeContainer(engine, name);
