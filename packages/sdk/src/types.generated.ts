@@ -422,6 +422,75 @@ export interface RunRespond {
   optionId: string;
 }
 
+export interface Sandbox {
+  /** The agent. */
+  agentId: string;
+  state: "stopped" | "starting" | "running" | "stopping" | "failed";
+  /** It runs, but its processes are stopped where they are until it is used again. */
+  frozen: boolean;
+  /** Names this start of it; of a stopped one the last, null when there was none. */
+  sandboxId: string | null;
+  /** The node of the service that it is on, or was on last. */
+  node: string | null;
+  /** Since when it is in this state; null when it was never started. */
+  since: string | null;
+  /** CPU time since its start, in microseconds; null unless it runs here. */
+  cpuMicros: number | null;
+  /** Memory in use now; null unless it runs here. */
+  memoryBytes: number | null;
+  /** Processes and threads in it now; null unless it runs here. */
+  processes: number | null;
+  /** Turns that are under way in it. */
+  runningTurns: number;
+  /** What the agent has used since this sandbox was started, models included. US dollars as a decimal text. */
+  costSoFar: string;
+  /** Why it ended or failed, in words. */
+  reason: string | null;
+}
+
+export interface SandboxAnswer {
+  sandbox: Sandbox;
+}
+
+export interface SandboxFile {
+  /** The name; what is no UTF-8 in it is shown as U+FFFD, so address it by `href`. */
+  name: string;
+  /** Its address, with every byte of the name as it is. */
+  href: string;
+  /** `other`: a pipe, a socket or a device. */
+  type: "file" | "folder" | "link" | "other";
+  /** Of a file its length, else 0. */
+  sizeBytes: number;
+  /** Permission bits, octal. */
+  mode: string;
+  /** When its content changed last. ISO 8601, UTC, with milliseconds. */
+  modifiedAt: string;
+  /** Where a link leads; null for all others. Links are not followed. */
+  target: string | null;
+}
+
+export interface SandboxFilePage {
+  files: SandboxFile[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface SandboxFileWritten {
+  /** The file or folder; null when an archive was unpacked. */
+  file: SandboxFile | null;
+  /** How much came out of the archive; null when none was sent. */
+  unpacked: {
+    entries: number;
+    bytes: number;
+  } | null;
+}
+
+export interface SandboxPage {
+  sandboxes: Sandbox[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
 export interface SecretName {
   /** Name of the secret: an environment variable in the sandbox. */
   key: string;

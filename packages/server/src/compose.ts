@@ -43,6 +43,8 @@ import { createOutcomes } from './services/outcomes.ts';
 import { createRateLimit } from './services/rate-limit.ts';
 import { createRunLife } from './services/run-life.ts';
 import { createRuns } from './services/runs.ts';
+import { createSandboxFiles } from './services/sandbox-files.ts';
+import { createSandboxes } from './services/sandboxes.ts';
 import { createSandboxRecords } from './services/sandbox-records.ts';
 import { createSecrets } from './services/secrets.ts';
 import { createTurnHistory } from './services/turn-history.ts';
@@ -50,6 +52,7 @@ import { createUrlGuard } from './services/url-guard.ts';
 import { createAgentStore } from './store/agents.ts';
 import { createApiKeyStore } from './store/api-keys.ts';
 import type { Database } from './store/database.ts';
+import { createVolumes } from './volumes/volumes.ts';
 import { createDeploymentStore } from './store/deployments.ts';
 import { openDoorbell } from './store/doorbell.ts';
 import { createIdempotencyStore } from './store/idempotency.ts';
@@ -261,6 +264,15 @@ export async function compose(
     deployments,
     egress: egress.service,
     budgets: createBudgets({ db, ...stores, changed: budgetGuard.changed }),
+    sandboxes: createSandboxes({ db, ...stores, cursors, host: runtime.host, nodeId }),
+    sandboxFiles: createSandboxFiles({
+      ...stores,
+      cursors,
+      driver: sandboxDriver,
+      volumes: createVolumes(),
+      volumesDir: config.paths.volumes,
+      diskBytes: config.sandbox.diskMb * 1024 * 1024,
+    }),
     conversations: createConversations({ db, ...stores, cursors, life }),
     runs: createRuns({
       db,

@@ -13,6 +13,7 @@ import type { Env } from './http/request.ts';
 import type { Addresses } from './http/route.ts';
 import { serve } from './http/serve.ts';
 import { createStreams } from './http/stream.ts';
+import { paramInfo } from './http/params.ts';
 import { findAllowed } from './http/allowed.ts';
 import type { Probe } from './pages.ts';
 import { addPages } from './pages.ts';
@@ -56,7 +57,10 @@ export function createApp(services: Services, options: AppOptions): App {
   for (const route of routes) {
     const paramNames: string[] = [];
     // Names are by position, so that two routes may call the same segment differently.
-    const pattern = route.path.replace(/\{(\w+)\}/g, (_, name: string) => `:p${paramNames.push(name) - 1}`);
+    const pattern = route.path.replace(
+      /\{(\w+)\}/g,
+      (_, name: string) => `:p${paramNames.push(name) - 1}${paramInfo[name]?.kind === 'path' ? '{[\\s\\S]*}' : ''}`,
+    );
     const prepared = { route, paramNames, stats: edge.metrics.statsOf(route) };
     hono.on(route.method.toUpperCase(), pattern, (c) => serve(c, prepared, edge));
   }

@@ -123,6 +123,7 @@ export function errorsOf(route: Route): Record<string, { $ref: string }> {
   ];
   if (route.path.includes('{')) codes.push('not_found');
   if (takesBody(route)) codes.push('body_too_large', 'unsupported_media_type');
+  if (route.rawBody) codes.push('body_too_large', 'unsupported_media_type');
   if (route.method === 'post') codes.push('idempotency_in_progress', 'idempotency_key_reused');
   const statuses = [...new Set(codes.map((code) => statusOf[code]))].sort((a, b) => a - b);
   return Object.fromEntries(

@@ -68,6 +68,8 @@ const tagTexts: Record<Tag, string> = {
   Events: 'Everything that happens in a conversation, to read or to follow live.',
   Egress:
     'What the sandbox of an agent may reach on the network, what was refused, and how many bytes passed.',
+  Sandboxes: 'Where agents run: one for each agent, started on demand, stopped when idle.',
+  'Sandbox files': 'The files of an agent, whether its sandbox runs or not.',
   Budgets: 'Caps on what is spent for models in a day or a month.',
   Limits: 'What the key may still do.',
 };
@@ -143,7 +145,18 @@ function operation(route: Route): Operation {
       content: { 'application/json': { schema: reference(route.body), example: route.bodyExample } },
     };
   }
+  if (route.rawBody) {
+    const content = Object.entries(route.rawBody).map(([type, description]) => [
+      type,
+      bytesMedia(description),
+    ]);
+    made.requestBody = { required: false, content: Object.fromEntries(content) as Record<string, Media> };
+  }
   return made;
+}
+
+function bytesMedia(description: string): Media {
+  return { schema: { type: 'string', format: 'binary', description } };
 }
 
 function accessText(route: Route): string {
@@ -163,10 +176,10 @@ function success(route: Route, reply: Reply): ResponseObject {
   for (const [name, description] of Object.entries(reply.headers ?? {})) {
     headers[name] = { description, schema: text };
   }
-  if (!reply.schema) return { description: reply.description, headers };
-  const content: Record<string, Media> = {
-    'application/json': { schema: reference(reply.schema), example: reply.example },
-  };
+  const content: Record<string, Media> = {};
+  if (reply.schema) content['application/json'] = { schema: reference(reply.schema), example: reply.example };
+  for (const [type, about] of Object.entries(reply.media ?? {})) content[type] = bytesMedia(about);
+  if (Object.keys(content).length === 0) return { description: reply.description, headers };
   if (reply.streamExample) {
     content['text/event-stream'] = {
       schema: { type: 'string', description: '`id` is the seq, `event` the type, `data` one Event as JSON.' },

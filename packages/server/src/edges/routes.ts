@@ -1,5 +1,7 @@
 import { chatRoutes } from './quickstart/chat.ts';
 import { quickstartAgentRoutes } from './quickstart/agents.ts';
+import { sandboxFileRoutes } from './sandbox/files.ts';
+import { sandboxRoutes } from './sandbox/sandboxes.ts';
 import { agentRoutes } from './v1/agents.ts';
 import { apiKeyRoutes } from './v1/api-keys.ts';
 import { budgetRoutes } from './v1/budget.ts';
@@ -23,6 +25,8 @@ export const routes = [
   ...conversationRoutes,
   ...runRoutes,
   ...eventRoutes,
+  ...sandboxRoutes,
+  ...sandboxFileRoutes,
   ...budgetRoutes,
   ...limitRoutes,
 ];

@@ -44,6 +44,16 @@ export class Keeper {
     return this.#byId.get(sandboxId) ?? null;
   }
 
+  /** The one that an agent has, also while it ends. */
+  ofAgent(agentId: string): KeptSandbox | null {
+    return this.#byAgent.get(agentId) ?? null;
+  }
+
+  /** Somebody waits for a sandbox of the agent. */
+  isBusyWith(agentId: string): boolean {
+    return this.#queues.has(agentId);
+  }
+
   /** Ends what an earlier process of this node left on the host. */
   async begin(): Promise<void> {
     const { driver, records, nodeId, paths } = this.#options;

@@ -1,5 +1,5 @@
 import type { HarnessConnection } from '../domain/ports/harness.ts';
-import type { SandboxExit } from '../domain/ports/sandbox.ts';
+import type { SandboxExit, SandboxStats } from '../domain/ports/sandbox.ts';
 import type { StartedSandbox } from './sandbox-start.ts';
 
 /** A running sandbox with the turns that are in it. */
@@ -16,6 +16,7 @@ export class KeptSandbox {
   /** Why the service ended it; null while it runs, and when it ended by itself. */
   endedBy: string | null = null;
   isGone = false;
+  readonly startedAt = new Date();
   lastUsedMs = Date.now();
   readonly #started: StartedSandbox;
 
@@ -32,6 +33,11 @@ export class KeptSandbox {
       await started.cleanUp('stopped', this.endedBy ?? `It ended by itself (${exit.reason}).`);
       return exit;
     });
+  }
+
+  /** Null when it ends right now. */
+  stats(): Promise<SandboxStats | null> {
+    return this.#started.sandbox.stats().catch(() => null);
   }
 
   get canTakeTurns(): boolean {

@@ -5,6 +5,8 @@ import type { TurnHistory } from '../services/turn-history.ts';
 import { Keeper, type KeeperOptions } from './keeper.ts';
 import { runTurn, type RunnerDependencies } from './runner.ts';
 import { Scheduler } from './scheduler.ts';
+import type { SandboxHost } from '../services/sandbox-host.ts';
+import { createSandboxHost } from './sandbox-host.ts';
 import { removeAgent } from './remove-agent.ts';
 import { Turn } from './turn.ts';
 import { Upkeep } from './upkeep.ts';
@@ -28,6 +30,8 @@ export interface RuntimeDependencies extends Omit<KeeperOptions, 'log'> {
 export interface Runtime {
   /** For the model gateway. */
   hooks: UsageHooks;
+  /** For the surface. */
+  host: SandboxHost;
   /** Takes up what an earlier process left, ends its sandboxes, and begins to execute. */
   start(): Promise<void>;
   /** Cancels an agent's runs, ends its sandbox and deletes its volume. Idempotent. */
@@ -102,6 +106,7 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
   });
 
   return {
+    host: createSandboxHost({ ...deps, keeper }),
     hooks: createUsageHooks({ life, keeper, turnOf: (id) => lastTurns.get(id) ?? null, log }),
     async start() {
       await keeper.begin();

@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream';
 import type { Budget, BudgetTerms } from '../domain/budget.ts';
 import type { EgressPolicy, EgressReason } from '../domain/egress-policy.ts';
 import type { ConversationEvent } from '../domain/events.ts';
@@ -14,6 +15,7 @@ import type {
   SecretName,
 } from '../domain/nouns.ts';
 import type { Page, PageQuery } from '../domain/paging.ts';
+import type { OpenVolumeFile, VolumeEntry, VolumePath } from '../domain/ports/volume.ts';
 
 /** Everything that an edge may ask for. Each operation checks the caller first and throws DomainError. */
 export interface Services {
@@ -24,6 +26,8 @@ export interface Services {
   deployments: DeploymentsService;
   budgets: BudgetsService;
   egress: EgressService;
+  sandboxes: SandboxesService;
+  sandboxFiles: SandboxFilesService;
   conversations: ConversationsService;
   runs: RunsService;
   events: EventsService;
@@ -131,6 +135,70 @@ export interface EgressService {
   remove(p: Principal, agentId: string): Promise<void>;
   refusals(p: Principal, agentId: string, query: PageQuery): Promise<Page<EgressRefusalView>>;
   traffic(p: Principal, agentId: string): Promise<EgressTrafficView>;
+}
+
+export type SandboxState = 'stopped' | 'starting' | 'running' | 'stopping' | 'failed';
+
+/** What is known of an agent's sandbox: of the one that there is, or of the last one. */
+export interface Sandbox {
+  agentId: string;
+  state: SandboxState;
+  /** Running, with its processes stopped where they are until it is used. */
+  isFrozen: boolean;
+  /** Null when there was none so far; so are `nodeId` and `since`. */
+  sandboxId: string | null;
+  nodeId: string | null;
+  /** Since when it is in this state. */
+  since: Date | null;
+  /** Conversations with a turn in it. */
+  runningTurns: number;
+  /** Null unless it is on this node. */
+  use: { cpuMicros: number; memoryBytes: number; processes: number } | null;
+  /** What the agent used since this sandbox was started, models included, in micro-dollars. */
+  costMicros: bigint;
+  /** Why it ended, in words. */
+  reason: string | null;
+}
+
+export interface SandboxesService {
+  list(p: Principal, query: PageQuery): Promise<Page<Sandbox>>;
+  get(p: Principal, agentId: string): Promise<Sandbox>;
+  /** Resolves when it runs; `kill` ends it at once, `stop` and `restart` when its turns have ended. Idempotent. */
+  start(p: Principal, agentId: string): Promise<Sandbox>;
+  stop(p: Principal, agentId: string): Promise<Sandbox>;
+  restart(p: Principal, agentId: string): Promise<Sandbox>;
+  kill(p: Principal, agentId: string): Promise<Sandbox>;
+}
+
+/** The files of an agent, from outside: its sandbox need not run. What a path means is checked before. */
+export interface SandboxFilesService {
+  stat(p: Principal, agentId: string, path: VolumePath): Promise<VolumeEntry>;
+  open(p: Principal, agentId: string, path: VolumePath): Promise<OpenVolumeFile>;
+  /** By name; `list` as in every list. */
+  list(p: Principal, agentId: string, path: VolumePath, query: PageQuery): Promise<Page<VolumeEntry>>;
+  archive(p: Principal, agentId: string, path: VolumePath): Promise<Readable>;
+  write(
+    p: Principal,
+    agentId: string,
+    path: VolumePath,
+    upload: Upload,
+    mode: number | null,
+  ): Promise<{ entry: VolumeEntry; created: boolean }>;
+  /** False: it was there. */
+  makeFolder(p: Principal, agentId: string, path: VolumePath): Promise<boolean>;
+  unpack(
+    p: Principal,
+    agentId: string,
+    path: VolumePath,
+    upload: Upload,
+  ): Promise<{ entries: number; bytes: number }>;
+  remove(p: Principal, agentId: string, path: VolumePath, recursive: boolean): Promise<void>;
+}
+
+export interface Upload {
+  /** As declared; null when it is not. */
+  bytes: number | null;
+  content: AsyncIterable<Buffer>;
 }
 
 export interface ConversationsService {

@@ -40,6 +40,44 @@ export async function markAllSandboxesEnded(db: Database, nodeId: string, reason
     where node_id = ${nodeId} and state in ('starting', 'running', 'stopping')`;
 }
 
+export interface SandboxTarget {
+  orgId: string;
+  slot: number;
+  model: string;
+  generation: number;
+}
+
+export async function sandboxTarget(db: Database, agentId: string): Promise<SandboxTarget | null> {
+  const rows = await db.sql<SandboxTarget[]>`
+    select org_id as "orgId", slot, model, generation from agents where id = ${agentId} and deleted_at is null`;
+  return rows[0] ?? null;
+}
+
+export interface LastSandbox {
+  id: string;
+  agentId: string;
+  nodeId: string;
+  state: 'starting' | 'running' | 'stopping' | 'stopped' | 'failed';
+  reason: string | null;
+  createdAt: Date;
+  stoppedAt: Date | null;
+  /** Of all that the agent used since it was started, in micro-dollars. */
+  costMicros: bigint;
+}
+
+/** The newest sandbox of each of the agents that had one. */
+export async function lastSandboxes(db: Database, agentIds: string[]): Promise<LastSandbox[]> {
+  const rows = await db.sql<(Omit<LastSandbox, 'costMicros'> & { costMicros: string })[]>`
+    select s.id, s.agent_id as "agentId", s.node_id as "nodeId", s.state, s.reason, s.created_at as "createdAt",
+           s.stopped_at as "stoppedAt",
+           (select coalesce(sum(u.cost_micros), 0)::text from usage_ledger u
+             where u.agent_id = s.agent_id and u.at >= s.created_at) as "costMicros"
+    from unnest(${agentIds}::uuid[]) as wanted (agent_id)
+    cross join lateral (
+      select * from sandboxes where sandboxes.agent_id = wanted.agent_id order by id desc limit 1) s`;
+  return rows.map((row) => ({ ...row, costMicros: BigInt(row.costMicros) }));
+}
+
 /** The agent may be executed by any node: no sandbox of it is here any more, and nothing executes. */
 export async function releaseAgent(db: Database, nodeId: string, agentId: string): Promise<void> {
   await db.sql`

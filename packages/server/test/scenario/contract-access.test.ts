@@ -42,6 +42,16 @@ const needs: Record<string, Needs> = {
   respondToRun: 'use',
   listConversationEvents: 'use',
   listRunEvents: 'use',
+  listSandboxes: 'use',
+  getSandbox: 'use',
+  startSandbox: 'edit',
+  stopSandbox: 'edit',
+  restartSandbox: 'edit',
+  killSandbox: 'edit',
+  listSandboxFiles: 'use',
+  getSandboxFile: 'use',
+  putSandboxFile: 'edit',
+  deleteSandboxFile: 'edit',
   getBudget: 'org-use',
   putBudget: 'org-edit',
   deleteBudget: 'org-edit',
@@ -75,9 +85,17 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
   const agentKey = await call('POST', `/v1/agents/${agentId}/api-keys`, { name: 'bound' });
   const orgKey = await call('POST', '/v1/api-keys', { name: 'org', scope: 'use', binding: 'org-bound' });
   await call('PUT', `/v1/agents/${agentId}/secrets/TOKEN`, { value: 'to be kept' });
+  await call('PUT', `/sandbox/${agentId}/files/kept/file`, 'content');
   const deployments = await call('GET', `/v1/agents/${agentId}/deployments`);
   const deploymentId = deployments.body.deployments[0].id as string;
-  const ids: Record<string, string> = { agentId, conversationId, runId, deploymentId, key: 'TOKEN' };
+  const ids: Record<string, string> = {
+    agentId,
+    conversationId,
+    runId,
+    deploymentId,
+    key: 'TOKEN',
+    path: 'kept/file',
+  };
   ids['keyId'] = agentKey.body.key.id;
   const bodies: Record<string, unknown> = {
     sendMessage: { agentId, content: 'more words' },
@@ -89,6 +107,7 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     putBudget: { period: 'month', limit: '1000' },
     putAgentBudget: { period: 'day', limit: '100' },
     createDeployment: {},
+    putSandboxFile: 'replaced',
     respondToRun: { requestId: 'none', optionId: 'none' },
   };
   return Object.fromEntries(

@@ -21,10 +21,10 @@ const canary = 'canary-5f1d2c';
 
 async function withBody() {
   const world = await sharedWorld();
-  const calls = operations.filter(({ operation }) => operation.requestBody !== undefined);
+  const calls = operations.filter(({ operation }) => operation.requestBody?.content['application/json']);
   const paths = calls.map(({ method, template }) => {
     const path = template
-      .replace(/\/agents\/\{\w+\}/, `/agents/${world.agentId}`)
+      .replace(/^\/(v1\/agents|sandbox)\/\{\w+\}/, `/$1/${world.agentId}`)
       .replace('{key}', 'TOKEN')
       .replace(/\{\w+\}/g, newId());
     return [method, path] as const;
@@ -129,7 +129,10 @@ test('404: an unknown route is JSON like everything, with a key and without', as
 test('405: a path says in Allow exactly what it takes', async () => {
   const world = await sharedWorld();
   for (const [template, methods] of Object.entries(openapi.paths)) {
-    const path = template.replace('{key}', 'TOKEN').replace(/\{\w+\}/g, newId());
+    const path = template
+      .replace('{key}', 'TOKEN')
+      .replace('{path}', 'a/b')
+      .replace(/\{\w+\}/g, newId());
     const allowed = Object.keys(methods).map((method) => method.toUpperCase());
     if (allowed.includes('GET')) allowed.push('HEAD');
     for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {

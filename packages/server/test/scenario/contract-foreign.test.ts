@@ -20,14 +20,20 @@ function bytes(reply: Reply): string {
 /** Calls about one agent, conversation, run or key, taken from openapi.json so that a new one is among them. */
 const underResource = operations.filter(({ template }) => template.includes('{'));
 
-type Ids = Record<'agents' | 'conversations' | 'runs' | 'api-keys' | 'keyId' | 'deploymentId', string>;
+type Ids = Record<
+  'agents' | 'sandbox' | 'conversations' | 'runs' | 'api-keys' | 'keyId' | 'deploymentId',
+  string
+>;
+
+/** Names that are no ids. */
+const fixed: Record<string, string> = { key: 'TOKEN', path: 'some/file' };
 
 function pathOf({ template }: Operated, ids: Ids): string {
-  const noun = /^\/v1\/([\w-]+)\/\{/.exec(template)?.[1] as keyof Ids | undefined;
+  const noun = /^\/(?:v1\/)?([\w-]+)\/\{/.exec(template)?.[1] as keyof Ids | undefined;
   assert.ok(noun !== undefined && noun in ids, `${template}: this test does not know its resource; add it`);
   let first = true;
   return template.replace(/\{(\w+)\}/g, (_, name: string) => {
-    const id = first ? ids[noun] : name === 'key' ? 'TOKEN' : ids[name as keyof Ids];
+    const id = first ? ids[noun] : (fixed[name] ?? ids[name as keyof Ids]);
     first = false;
     assert.ok(id, `${template}: this test does not know {${name}}; add it`);
     return id;
@@ -74,6 +80,7 @@ async function idsOf(call: Api, agentId: string): Promise<Ids> {
   const deployments = await call('GET', `/v1/agents/${agentId}/deployments`);
   return {
     agents: agentId,
+    sandbox: agentId,
     conversations: sent.body.conversationId,
     runs: sent.body.runId,
     'api-keys': key.body.key.id,

@@ -31,8 +31,14 @@ export const operations: Operated[] = Object.entries(openapi.paths).flatMap(([te
 /** The call that a request is one of. */
 export function findOperation(method: string, path: string): Operated | undefined {
   const bare = path.split('?')[0]!;
-  return operations.find(
-    (one) => one.method === method && new RegExp(`^${one.template.replace(/\{\w+\}/g, '[^/]+')}$`).test(bare),
+  // An exact template goes before one that takes any path.
+  const ordered = [...operations].sort(
+    (a, b) => Number(a.template.includes('{path}')) - Number(b.template.includes('{path}')),
+  );
+  return ordered.find(
+    (one) =>
+      one.method === method &&
+      new RegExp(`^${one.template.replace('{path}', '.*').replace(/\{\w+\}/g, '[^/]+')}$`).test(bare),
   );
 }
 

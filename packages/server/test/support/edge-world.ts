@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
+import { createCursors } from '../../src/domain/paging.ts';
 import { createBox } from '../../src/domain/box.ts';
 import { newId } from '../../src/domain/ids.ts';
 import type { Log, LogFields } from '../../src/domain/log.ts';
@@ -11,10 +13,15 @@ import { createListener } from '../../src/edges/listener.ts';
 import type { Services } from '../../src/services/api.ts';
 import type { RateLimit } from '../../src/services/gcra.ts';
 import type { Idempotency } from '../../src/services/idempotency.ts';
+import { createSandboxFiles } from '../../src/services/sandbox-files.ts';
+import { createSandboxes } from '../../src/services/sandboxes.ts';
+import { createVolumes } from '../../src/volumes/volumes.ts';
 import { createIdempotency } from '../../src/services/idempotency.ts';
 import { createRateLimit } from '../../src/services/rate-limit.ts';
 import { createIdempotencyStore } from '../../src/store/idempotency.ts';
 import { createRateUsageStore } from '../../src/store/rate-usage.ts';
+import type { FakeSandboxHost } from './fake-sandbox-host.ts';
+import { fakeSandboxHost, fakeVolumeDriver } from './fake-sandbox-host.ts';
 import { silentLog } from './log.ts';
 import type { MemoryCore } from './memory-core.ts';
 import { memoryCore } from './memory-core.ts';
@@ -24,6 +31,9 @@ import { resourceWorld } from './resources.ts';
 export interface EdgeWorld {
   resources: World;
   core: MemoryCore;
+  sandboxHost: FakeSandboxHost;
+  /** Where agents have their files; each has `workspace` and `home` in a folder of its id. */
+  volumesDir: string;
   services: Services;
   idempotency: Idempotency;
   app: App;
@@ -77,7 +87,10 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     authFailures: options.authFailures ?? { quota: 1000, windowSeconds: 60 },
   });
   const core = memoryCore(resources.agents);
-  const { auth, agents, apiKeys, secrets, deployments, budgets, egress } = resources;
+  const { auth, agents, apiKeys, secrets, deployments, budgets, egress, stores } = resources;
+  const sandboxHost = fakeSandboxHost();
+  const volumesDir = mkdtempSync('/tmp/berth-e-');
+  const cursors = createCursors(randomBytes(32));
   const made: Services = {
     auth,
     agents,
@@ -86,6 +99,15 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     deployments,
     budgets,
     egress,
+    sandboxes: createSandboxes({ db, ...stores, cursors, host: sandboxHost, nodeId: newId() }),
+    sandboxFiles: createSandboxFiles({
+      ...stores,
+      cursors,
+      driver: fakeVolumeDriver,
+      volumes: createVolumes(),
+      volumesDir,
+      diskBytes: 50 * 1024 * 1024,
+    }),
     ...core,
     rateLimit,
     idempotency,
@@ -112,6 +134,8 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
   return {
     resources,
     core,
+    sandboxHost,
+    volumesDir,
     services,
     idempotency,
     app,
@@ -137,6 +161,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
       if (listener) await listener.close(0);
       else app.close();
       await resources.close();
+      rmSync(volumesDir, { recursive: true, force: true });
     },
   };
 }

@@ -58,7 +58,7 @@ function section(document: OpenApi, { method, path, operation }: Entry): string 
 <div class="call"><span class="verb ${method}">${method.toUpperCase()}</span>${escape(path)}</div>
 ${prose(operation.description)}
 ${parameters(operation.parameters)}
-${body ? `<h4>Body</h4>${fields(document, body.schema)}` : ''}
+${body ? `<h4>Body</h4>${fields(document, body.schema)}` : bytesBody(operation)}
 <h4>Example</h4>
 <pre><code>${escape(curl(document, method, path, body))}</code></pre>
 ${Object.entries(operation.responses)
@@ -69,6 +69,17 @@ ${Object.entries(operation.responses)
     .map(([status]) => `<a href="#error-${status}">${status}</a>`)
     .join(' · ')}</p>
 </section>`;
+}
+
+/** A body that is bytes: which media types it may be of. */
+function bytesBody(operation: Operation): string {
+  const kinds = Object.entries(operation.requestBody?.content ?? {});
+  if (kinds.length === 0) return '';
+  const rows = kinds.map(
+    ([type, media]) =>
+      `<tr><td><code>${escape(type)}</code></td><td>${inline(media.schema.description ?? '')}</td></tr>`,
+  );
+  return `<h4>Body</h4><table>${rows.join('')}</table>`;
 }
 
 function parameters(list: Parameter[]): string {
@@ -137,6 +148,9 @@ function curl(document: OpenApi, method: string, path: string, body: Media | und
 
 function answer(document: OpenApi, status: string, response: ResponseObject): string {
   const parts = Object.entries(response.content ?? {}).map(([type, media]) => {
+    if (media.example === undefined) {
+      return `<p><code>${escape(type)}</code> ${inline(media.schema.description ?? '')}</p>`;
+    }
     const example =
       typeof media.example === 'string' ? media.example : JSON.stringify(media.example, null, 2);
     const table = type === 'application/json' ? fields(document, media.schema) : '';

@@ -2,7 +2,7 @@ import { routes } from '../routes.ts';
 
 const known = new Map<string, { pattern: RegExp; methods: Set<string> }>();
 for (const route of routes) {
-  const shape = route.path.replace(/\{\w+\}/g, '[^/]+');
+  const shape = route.path.replace('{path}', '.*').replace(/\{\w+\}/g, '[^/]+');
   const entry = known.get(shape) ?? { pattern: new RegExp(`^${shape}$`), methods: new Set() };
   entry.methods.add(route.method.toUpperCase());
   if (route.method === 'get') entry.methods.add('HEAD');

@@ -1,6 +1,7 @@
 import { isId } from '../../domain/ids.ts';
 import { secretKeyPattern } from '../../domain/limits.ts';
 import { invalidRequest } from './validate.ts';
+import { readVolumePath } from './volume-path.ts';
 
 /** The names in a path template: `ParamsOf<'/v1/agents/{id}'>` is `{ id: string }`. */
 export type ParamsOf<P extends string> = { [K in NamesOf<P>]: string };
@@ -9,7 +10,8 @@ type NamesOf<P extends string> = P extends `${string}{${infer Name}}${infer Rest
   : never;
 
 export interface ParamInfo {
-  kind: 'id' | 'secretKey';
+  /** `path`: all that is left of the URL's path, slashes included, as it was sent. */
+  kind: 'id' | 'secretKey' | 'path';
   description: string;
   example: string;
 }
@@ -25,6 +27,13 @@ export const paramInfo: Record<string, ParamInfo> = {
   conversationId: id('The id of the conversation.'),
   runId: id('The id of the run.'),
   deploymentId: id('The id of the deployment.'),
+  snapshotId: id('The id of the snapshot.'),
+  path: {
+    kind: 'path',
+    description:
+      'A path in the sandbox, each name percent-encoded: relative to `/workspace`, or absolute when it begins with a further slash (or `%2F`), under `/workspace` or `/home/agent`. Empty: `/workspace` itself.',
+    example: 'reports/summary.md',
+  },
   key: { kind: 'secretKey', description: 'The name of the secret.', example: 'GITHUB_TOKEN' },
 };
 
@@ -32,7 +41,12 @@ export const paramInfo: Record<string, ParamInfo> = {
 const nowhere = '00000000-0000-0000-0000-000000000000';
 
 export function readParam(name: string, text: string): string {
-  if (paramInfo[name]?.kind !== 'secretKey') return isId(text) ? text : nowhere;
+  const kind = paramInfo[name]?.kind;
+  if (kind === 'path') {
+    readVolumePath(text);
+    return text;
+  }
+  if (kind !== 'secretKey') return isId(text) ? text : nowhere;
   if (secretKeyPattern.test(text)) return text;
   throw invalidRequest([
     {

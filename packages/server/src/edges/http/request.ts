@@ -22,6 +22,19 @@ export function clientAddress(c: Context<Env>): string {
   return c.env?.incoming?.socket.remoteAddress ?? 'unknown';
 }
 
+/**
+ * All of the path that follows `prefixSegments` segments, as it was sent: what a URL parser makes of dots and escapes
+ * would no longer be what the client wrote.
+ */
+export function restOfPath(c: Context<Env>, prefixSegments: number): string {
+  const target = c.env?.incoming?.url ?? new URL(c.req.raw.url).pathname;
+  const path = target.split(/[?#]/, 1)[0]!.replace(/^https?:\/\/[^/]*/i, '');
+  return path
+    .split('/')
+    .slice(prefixSegments + 1)
+    .join('/');
+}
+
 /** The query string without its question mark; `''` when there is none. */
 export function queryText(url: string): string {
   const mark = url.indexOf('?');

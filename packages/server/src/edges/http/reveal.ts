@@ -13,9 +13,9 @@ export async function checkAccess(
   caller: Caller,
   params: Record<string, string>,
 ): Promise<void> {
-  const parent = /^\/v1\/(agents|conversations|runs)\/\{(\w+)\}/.exec(route.path);
+  const parent = /^\/(?:v1\/)?(agents|conversations|runs|sandbox)\/\{(\w+)\}/.exec(route.path);
   const id = parent ? params[parent[2]!]! : '';
-  if (parent?.[1] === 'agents') await services.agents.get(caller, id);
+  if (parent?.[1] === 'agents' || parent?.[1] === 'sandbox') await services.agents.get(caller, id);
   if (parent?.[1] === 'conversations') await services.conversations.get(caller, id);
   if (parent?.[1] === 'runs') await services.runs.get(caller, id);
   if (route.access.endsWith('edit')) requireEdit(caller);

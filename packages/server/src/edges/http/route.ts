@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream';
 import type { z } from 'zod';
 import { z as zod } from 'zod';
 import type { ErrorCode } from '../../domain/errors.ts';
@@ -20,6 +21,8 @@ export type Tag =
   | 'Runs'
   | 'Events'
   | 'Egress'
+  | 'Sandboxes'
+  | 'Sandbox files'
   | 'Budgets'
   | 'Limits';
 
@@ -31,6 +34,8 @@ export interface Reply {
   headers?: Record<string, string>;
   /** Also given as `text/event-stream` when asked for; the example shows it. */
   streamExample?: string;
+  /** Given as bytes of these media types, beside the JSON of `schema` if there is one. */
+  media?: Record<string, string>;
 }
 
 export type Replies = Record<number, Reply>;
@@ -58,12 +63,28 @@ export interface Call<P, Q, B> {
   body: B;
   head: Head;
   header(lowerName: string): string | undefined;
+  isHead: boolean;
   /** False for HEAD requests and where there is no connection to write to. */
   canStream: boolean;
   /** Aborted when the client has gone away. */
   gone(): AbortSignal;
+  /** The bytes of the body, for a route with `rawBody`. */
+  upload(): AsyncIterable<Buffer>;
+  /** Answers with bytes, as fast as the client takes them; null for a HEAD request. A failure cuts the connection. */
+  download(status: number, headers: Record<string, string>, content: Readable | null): Promise<Response>;
+  /** Server-sent events of any kind, under the same rules. */
+  streamText(begin: (sink: TextSink) => Promise<() => void>): Promise<Response>;
   /** Answers with server-sent events, written to the connection as they come. `begin` rejects before it writes. */
   stream(begin: (sink: EventSink) => Promise<() => void>): Promise<Response>;
+}
+
+/** Where server-sent events that are no events of a conversation go. */
+export interface TextSink {
+  /** False: the client is gone. `data` becomes JSON. */
+  send(event: string, data: unknown, id?: string): boolean;
+  /** Resolves when the client has taken what was sent, or is gone. */
+  drained(): Promise<void>;
+  end(): void;
 }
 
 export interface HeaderInfo {
@@ -85,6 +106,8 @@ interface RouteSpec<Path extends string, Q extends z.ZodObject, B extends z.ZodO
   /** Strict: unknown fields are refused. */
   body: B;
   bodyExample?: unknown;
+  /** The body is bytes of these media types, each with a description; `body` is not read. */
+  rawBody?: Record<string, string>;
   requestHeaders?: HeaderInfo[];
   replies: R;
   /** Errors beyond those that every call of its kind can give. */
@@ -120,5 +143,6 @@ export function route<
 }
 
 export function takesBody(route: Route): boolean {
+  if (route.rawBody) return false;
   return route.method === 'post' || route.method === 'put' || route.method === 'patch';
 }

@@ -10,10 +10,11 @@ import { errorResponse, presentable } from './errors.ts';
 import { admit } from './gate.ts';
 import { idempotencyKey, requestHash, store, storeRefusal } from './idempotency.ts';
 import type { RouteStats } from './metrics.ts';
-import { readParam } from './params.ts';
+import { paramInfo, readParam } from './params.ts';
 import { parseQuery } from './query.ts';
 import type { Env } from './request.ts';
-import { header, queryText } from './request.ts';
+import { header, queryText, restOfPath } from './request.ts';
+import { sendBytes, uploadOf } from './bytes.ts';
 import { checkAccess } from './reveal.ts';
 import type { Call, Route } from './route.ts';
 import { takesBody } from './route.ts';
@@ -74,7 +75,10 @@ async function answer(
   let input: Input;
   try {
     for (const [index, name] of prepared.paramNames.entries()) {
-      params[name] = readParam(name, c.req.param(`p${index}`) ?? '');
+      const isPath = paramInfo[name]?.kind === 'path';
+      // What stands before a path in its template has as many segments.
+      const before = isPath ? route.path.split('/').length - 2 : 0;
+      params[name] = readParam(name, isPath ? restOfPath(c, before) : (c.req.param(`p${index}`) ?? ''));
     }
     input = await readInput(c, route);
   } catch (error) {
@@ -132,12 +136,19 @@ function makeCall(
     body: input.body,
     head,
     header: (lowerName) => header(c, lowerName),
+    isHead: c.req.raw.method === 'HEAD',
     canStream: outgoing !== undefined && c.req.raw.method !== 'HEAD',
     gone() {
       const controller = new AbortController();
       if (outgoing?.destroyed) controller.abort();
       else outgoing?.once('close', () => controller.abort());
       return controller.signal;
+    },
+    upload: () => uploadOf(c),
+    download: (status, headers, content) => sendBytes(c, head, status, headers, content),
+    streamText(begin) {
+      if (outgoing) return edge.streams.open(outgoing, head, begin);
+      throw new DomainError('internal', 'There is no connection to stream to.');
     },
     stream(begin) {
       if (outgoing) return edge.streams.open(outgoing, head, begin);

@@ -4,6 +4,7 @@ import type { ConversationEvent } from '../../domain/events.ts';
 import type { EventSink } from '../../services/api.ts';
 import { eventOf } from '../present/events.ts';
 import type { Head } from './answer.ts';
+import type { TextSink } from './route.ts';
 
 export interface StreamOptions {
   heartbeatMs: number;
@@ -18,7 +19,7 @@ export interface Streams {
   open(
     response: ServerResponse,
     head: Head,
-    begin: (sink: EventSink) => Promise<() => void>,
+    begin: (sink: EventSink & TextSink) => Promise<() => void>,
   ): Promise<Response>;
   /** Ends all of them; clients resume elsewhere. */
   endAll(): void;
@@ -67,7 +68,7 @@ export function createStreams(options: StreamOptions): Streams {
   };
 }
 
-class Stream implements EventSink {
+class Stream implements EventSink, TextSink {
   readonly #response: ServerResponse;
   readonly #head: Head;
   readonly #options: StreamOptions;
@@ -106,6 +107,14 @@ class Stream implements EventSink {
     }
     for (const event of events) this.#pending += frame(event);
     this.#flushSoon();
+    return true;
+  }
+
+  send(event: string, data: unknown, id?: string): boolean {
+    if (this.#closed) return false;
+    const wasEmpty = this.#pending === '';
+    this.#pending += textFrame(event, data, id);
+    if (wasEmpty) this.#markDirty(this);
     return true;
   }
 
@@ -185,6 +194,10 @@ class Stream implements EventSink {
     this.#isChunked = this.#response.chunkedEncoding;
     this.#response.chunkedEncoding = false;
   }
+}
+
+function textFrame(event: string, data: unknown, id: string | undefined): string {
+  return `${id === undefined ? '' : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
 /** JSON text has no raw line break, so that one `data:` line is enough. */

@@ -1,0 +1,37 @@
+import { agent } from './examples.ts';
+
+export const sandbox = {
+  agentId: agent.id,
+  state: 'running' as const,
+  frozen: false,
+  sandboxId: '0197c2b9-1a20-7c91-8d3e-7f6a5b4c3d2e',
+  node: '0197c2a0-55e1-7d04-9b8c-1f2e3d4c5b6a',
+  since: '2026-11-28T09:35:04.120Z',
+  cpuMicros: 1_840_000,
+  memoryBytes: 83_886_080,
+  processes: 9,
+  runningTurns: 1,
+  costSoFar: '0.012500',
+  reason: null,
+};
+
+export const stoppedSandbox = {
+  ...sandbox,
+  state: 'stopped' as const,
+  since: '2026-11-28T09:50:11.004Z',
+  cpuMicros: null,
+  memoryBytes: null,
+  processes: null,
+  runningTurns: 0,
+  reason: 'It was stopped.',
+};
+
+export const file = {
+  name: 'summary.md',
+  href: `/sandbox/${agent.id}/files/reports/summary.md`,
+  type: 'file' as const,
+  sizeBytes: 1834,
+  mode: '644',
+  modifiedAt: '2026-11-28T09:36:20.000Z',
+  target: null,
+};

@@ -1,0 +1,102 @@
+import { z } from 'zod';
+import { model, money, nextCursor, pageFields, time, uuid } from './basics.ts';
+
+export const Sandbox = model(
+  'Sandbox',
+  z.object({
+    agentId: uuid('The agent.'),
+    state: z.enum(['stopped', 'starting', 'running', 'stopping', 'failed']),
+    frozen: z
+      .boolean()
+      .describe('It runs, but its processes are stopped where they are until it is used again.'),
+    sandboxId: z.string().nullable().meta({
+      format: 'uuid',
+      description: 'Names this start of it; of a stopped one the last, null when there was none.',
+    }),
+    node: z.string().nullable().describe('The node of the service that it is on, or was on last.'),
+    since: z.string().nullable().meta({
+      format: 'date-time',
+      description: 'Since when it is in this state; null when it was never started.',
+    }),
+    cpuMicros: z
+      .int()
+      .nullable()
+      .describe('CPU time since its start, in microseconds; null unless it runs here.'),
+    memoryBytes: z.int().nullable().describe('Memory in use now; null unless it runs here.'),
+    processes: z.int().nullable().describe('Processes and threads in it now; null unless it runs here.'),
+    runningTurns: z.int().describe('Turns that are under way in it.'),
+    costSoFar: money('What the agent has used since this sandbox was started, models included.'),
+    reason: z.string().nullable().describe('Why it ended or failed, in words.'),
+  }),
+  'Where an agent runs. Each agent has one, which is started when it is needed and stopped when it is idle; its files stay.',
+);
+
+export const SandboxAnswer = model('SandboxAnswer', z.object({ sandbox: Sandbox }));
+export const SandboxPage = model('SandboxPage', z.object({ sandboxes: z.array(Sandbox), nextCursor }));
+
+export const SandboxFile = model(
+  'SandboxFile',
+  z.object({
+    name: z
+      .string()
+      .describe('The name; what is no UTF-8 in it is shown as U+FFFD, so address it by `href`.'),
+    href: z.string().describe('Its address, with every byte of the name as it is.'),
+    type: z.enum(['file', 'folder', 'link', 'other']).describe('`other`: a pipe, a socket or a device.'),
+    sizeBytes: z.int().describe('Of a file its length, else 0.'),
+    mode: z.string().meta({ pattern: '^[0-7]{3}$', description: 'Permission bits, octal.' }),
+    modifiedAt: time('When its content changed last.'),
+    target: z
+      .string()
+      .nullable()
+      .describe('Where a link leads; null for all others. Links are not followed.'),
+  }),
+);
+export const SandboxFilePage = model(
+  'SandboxFilePage',
+  z.object({ files: z.array(SandboxFile), nextCursor }),
+  'What is in a folder, by name.',
+);
+export const SandboxFileWritten = model(
+  'SandboxFileWritten',
+  z.object({
+    file: SandboxFile.nullable().describe('The file or folder; null when an archive was unpacked.'),
+    unpacked: z
+      .object({ entries: z.int(), bytes: z.int() })
+      .nullable()
+      .describe('How much came out of the archive; null when none was sent.'),
+  }),
+);
+
+const flag = (description: string) =>
+  z
+    .enum(['', 'true', 'false', '1', '0'])
+    .optional()
+    .transform((value) => value !== undefined && value !== 'false' && value !== '0')
+    .meta({ enum: ['', 'true', 'false', '1', '0'], type: 'string', description });
+
+export const fileListQuery = z.strictObject({
+  ...pageFields,
+  list: flag('List the folder. It is what a folder is answered with anyway.'),
+  archive: z
+    .literal('tar')
+    .optional()
+    .meta({ type: 'string', enum: ['tar'], description: 'The folder or file as a tar archive.' }),
+});
+
+export const fileWriteQuery = z.strictObject({
+  mode: z
+    .string()
+    .regex(/^0?[0-7]{3}$/, 'must be three octal digits, such as 755')
+    .optional()
+    .transform((value) => (value === undefined ? null : Number.parseInt(value, 8)))
+    .meta({
+      type: 'string',
+      pattern: '^0?[0-7]{3}$',
+      description:
+        'Permission bits of the file, octal; without it those of the file that is replaced, else 644.',
+    }),
+});
+
+export const fileDeleteQuery = z.strictObject({
+  recursive: flag('Delete a folder with all that is in it.'),
+});

@@ -1,0 +1,96 @@
+import { DomainError } from '../domain/errors.ts';
+import type { HostedSandbox, SandboxHost } from '../services/sandbox-host.ts';
+import type { Keeper } from './keeper.ts';
+import type { RunnerDependencies } from './runner.ts';
+import { SandboxStartError, type StartDependencies } from './sandbox-start.ts';
+
+export interface SandboxHostDependencies {
+  keeper: Keeper;
+  waitForActive: RunnerDependencies['waitForActive'];
+  records: Pick<StartDependencies['records'], 'target'>;
+}
+
+const START_MS = 60_000;
+const STOP_MS = 600_000;
+const LOOK_MS = 50;
+/** Holds a sandbox as a turn does; no conversation has this id. */
+const NOBODY = '00000000-0000-0000-0000-000000000000';
+
+/** What the surface may ask of the keeper. */
+export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
+  const { keeper } = deps;
+
+  async function state(agentId: string): Promise<HostedSandbox> {
+    const kept = keeper.ofAgent(agentId);
+    if (!kept) {
+      const isStarting = keeper.isBusyWith(agentId);
+      return { ...none, agentId, state: isStarting ? 'starting' : 'stopped' };
+    }
+    return {
+      agentId,
+      state: kept.canTakeTurns ? 'running' : 'stopping',
+      sandboxId: kept.id,
+      since: kept.startedAt,
+      runningTurns: kept.turns.size,
+      stats: await kept.stats(),
+      reason: kept.endedBy,
+    };
+  }
+
+  async function start(agentId: string): Promise<HostedSandbox> {
+    const signal = AbortSignal.timeout(START_MS);
+    const [target, deployment] = await Promise.all([
+      deps.records.target(agentId),
+      deps.waitForActive(agentId, signal),
+    ]);
+    if (!target || !deployment)
+      throw new DomainError(
+        'conflict',
+        'The agent has no deployment that is ready; push to its repository or look at its deployments.',
+      );
+    try {
+      const hold = await keeper.hold({ ...target, agentId, deployment }, NOBODY, signal);
+      hold.release();
+    } catch (error) {
+      if (error instanceof SandboxStartError)
+        throw new DomainError('unavailable', error.message, { cause: error });
+      if (!signal.aborted) throw error;
+      throw new DomainError('too_many_sandboxes', 'Too many sandboxes are busy; try again later.', {
+        retryAfterSeconds: 5,
+      });
+    }
+    return state(agentId);
+  }
+
+  async function stop(agentId: string): Promise<HostedSandbox> {
+    const kept = keeper.ofAgent(agentId);
+    const endMs = Date.now() + STOP_MS;
+    while (kept && kept.turns.size > 0) {
+      if (Date.now() > endMs)
+        throw new DomainError('conflict', 'A turn is still under way in it; kill it instead.');
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    }
+    await keeper.endAgent(agentId, 'It was stopped.');
+    return state(agentId);
+  }
+
+  return {
+    state,
+    start,
+    stop,
+    async restart(agentId) {
+      await stop(agentId);
+      return start(agentId);
+    },
+    async kill(agentId) {
+      await keeper.endAgent(agentId, 'It was killed.');
+      return state(agentId);
+    },
+    async control() {
+      throw new DomainError('unavailable', 'This sandbox has no control channel.');
+    },
+    async *logs() {},
+  };
+}
+
+const none = { sandboxId: null, since: null, runningTurns: 0, stats: null, reason: null };

@@ -1,0 +1,157 @@
+import { join } from 'node:path';
+import { requireEdit } from '../domain/access.ts';
+import { DomainError, invalid } from '../domain/errors.ts';
+import { limits } from '../domain/limits.ts';
+import type { Agent, Principal } from '../domain/nouns.ts';
+import type { Cursors } from '../domain/paging.ts';
+import { pageOf } from '../domain/paging.ts';
+import type { SandboxDriver } from '../domain/ports/sandbox.ts';
+import type { Volumes } from '../domain/ports/volume.ts';
+import type { AgentStore } from '../store/agents.ts';
+import type { DeploymentStore } from '../store/deployments.ts';
+import type { SandboxFilesService, Upload } from './api.ts';
+import { visibleAgent } from './visible-agent.ts';
+
+export interface SandboxFilesDependencies {
+  agents: AgentStore;
+  deployments: Pick<DeploymentStore, 'activeOf'>;
+  cursors: Cursors;
+  driver: Pick<SandboxDriver, 'prepareVolume' | 'volumeUse'>;
+  volumes: Volumes;
+  volumesDir: string;
+  /** The installation's limit; an agent's manifest may ask for less. */
+  diskBytes: number;
+}
+
+/** A file system gives about one inode for so many bytes; the same share as the driver's watch gives. */
+const BYTES_AN_ENTRY = 4096;
+const ENTRIES_MIN = 20_000;
+/** Volumes are measured again after so long; in between what was put there is counted. */
+const MEASURED_MS = 5_000;
+
+export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFilesService {
+  const { agents, cursors, volumes } = deps;
+  const room = createRoom(deps);
+
+  async function seen(p: Principal, agentId: string): Promise<{ agent: Agent; volumeDir: string }> {
+    const agent = await visibleAgent(agents, p, agentId);
+    const volumeDir = join(deps.volumesDir, agent.id);
+    await deps.driver.prepareVolume(volumeDir, agent.slot);
+    return { agent, volumeDir };
+  }
+
+  async function changed(p: Principal, agentId: string): Promise<{ agent: Agent; volumeDir: string }> {
+    await visibleAgent(agents, p, agentId);
+    requireEdit(p);
+    return seen(p, agentId);
+  }
+
+  return {
+    async stat(p, agentId, path) {
+      return volumes.stat((await seen(p, agentId)).volumeDir, path);
+    },
+
+    async open(p, agentId, path) {
+      return volumes.open((await seen(p, agentId)).volumeDir, path);
+    },
+
+    async list(p, agentId, path, query) {
+      const { agent, volumeDir } = await seen(p, agentId);
+      if (query.limit < 1 || query.limit > limits.pageMax)
+        throw invalid('limit', `must be a whole number from 1 to ${limits.pageMax}.`);
+      const list = `files:${agent.id}:${path.tree}/${Buffer.concat(path.names.flatMap((name) => [name, slash])).toString('hex')}`;
+      const after = query.cursor === null ? null : Buffer.from(cursors.decode(list, query.cursor), 'latin1');
+      const found = await volumes.list(volumeDir, path, { after, limit: query.limit + 1 });
+      return pageOf(found, query, ({ name }) => name.toString('latin1'), cursors, list);
+    },
+
+    async archive(p, agentId, path) {
+      return volumes.archive((await seen(p, agentId)).volumeDir, path);
+    },
+
+    async write(p, agentId, path, upload, mode) {
+      const { agent, volumeDir } = await changed(p, agentId);
+      const { bytes } = await room.check(agent, volumeDir, upload);
+      const made = await volumes.write(volumeDir, path, upload.content, { maxBytes: bytes, mode });
+      room.took(volumeDir, made.entry.sizeBytes, 1);
+      return made;
+    },
+
+    async makeFolder(p, agentId, path) {
+      const { agent, volumeDir } = await changed(p, agentId);
+      await room.check(agent, volumeDir, { bytes: 0, content: nothing() });
+      const made = await volumes.makeFolder(volumeDir, path);
+      room.took(volumeDir, 0, path.names.length);
+      return made;
+    },
+
+    async unpack(p, agentId, path, upload) {
+      const { agent, volumeDir } = await changed(p, agentId);
+      const { bytes, entries } = await room.check(agent, volumeDir, { ...upload, bytes: null });
+      const sum = await volumes.unpack(volumeDir, path, upload.content, {
+        maxBytes: bytes,
+        maxEntries: entries,
+      });
+      room.took(volumeDir, sum.bytes, sum.entries);
+      return sum;
+    },
+
+    async remove(p, agentId, path, recursive) {
+      const { volumeDir } = await changed(p, agentId);
+      await volumes.remove(volumeDir, path, recursive);
+      room.forget(volumeDir);
+    },
+  };
+}
+
+const slash = Buffer.from('/');
+async function* nothing(): AsyncGenerator<Buffer> {}
+
+/** What may still be put into a volume before it reaches the disk limit of its sandbox. */
+function createRoom(deps: SandboxFilesDependencies) {
+  const measured = new Map<string, { at: number; bytes: number; entries: number }>();
+
+  async function useOf(volumeDir: string): Promise<{ bytes: number; entries: number }> {
+    const known = measured.get(volumeDir);
+    if (known && Date.now() - known.at < MEASURED_MS) return known;
+    for (const [path, { at }] of measured) if (Date.now() - at >= MEASURED_MS) measured.delete(path);
+    const use = { at: Date.now(), ...(await deps.driver.volumeUse(volumeDir)) };
+    measured.set(volumeDir, use);
+    return use;
+  }
+
+  async function limitOf(agent: Agent): Promise<number> {
+    const asked = (await deps.deployments.activeOf(agent.id))?.manifest.limits.diskMb;
+    return Math.min(deps.diskBytes, asked === undefined ? Infinity : asked * 1024 * 1024);
+  }
+
+  return {
+    async check(
+      agent: Agent,
+      volumeDir: string,
+      upload: Upload,
+    ): Promise<{ bytes: number; entries: number }> {
+      const limit = await limitOf(agent);
+      const use = await useOf(volumeDir);
+      const bytes = Math.max(0, limit - use.bytes);
+      const entries = Math.max(ENTRIES_MIN, Math.floor(limit / BYTES_AN_ENTRY)) - use.entries;
+      if (bytes === 0 || entries <= 0)
+        throw new DomainError(
+          'body_too_large',
+          'The disk of the sandbox is full; delete something there first.',
+        );
+      if ((upload.bytes ?? 0) > bytes)
+        throw new DomainError('body_too_large', `There is room for ${bytes} bytes in the sandbox.`);
+      return { bytes, entries };
+    },
+
+    took(volumeDir: string, bytes: number, entries: number): void {
+      const known = measured.get(volumeDir);
+      if (!known) return;
+      known.bytes += bytes;
+      known.entries += entries;
+    },
+
+    forget: (volumeDir: string) => void measured.delete(volumeDir),
+  };
+}
