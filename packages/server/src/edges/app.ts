@@ -59,7 +59,8 @@ export function createApp(services: Services, options: AppOptions): App {
     // Names are by position, so that two routes may call the same segment differently.
     const pattern = route.path.replace(
       /\{(\w+)\}/g,
-      (_, name: string) => `:p${paramNames.push(name) - 1}${paramInfo[name]?.kind === 'path' ? '{[\\s\\S]*}' : ''}`,
+      (_, name: string) =>
+        `:p${paramNames.push(name) - 1}${paramInfo[name]?.kind === 'path' ? '{[\\s\\S]*}' : ''}`,
     );
     const prepared = { route, paramNames, stats: edge.metrics.statsOf(route) };
     hono.on(route.method.toUpperCase(), pattern, (c) => serve(c, prepared, edge));

@@ -52,6 +52,11 @@ const needs: Record<string, Needs> = {
   getSandboxFile: 'use',
   putSandboxFile: 'edit',
   deleteSandboxFile: 'edit',
+  getEgress: 'use',
+  putEgress: 'edit',
+  deleteEgress: 'edit',
+  listEgressRefusals: 'use',
+  getEgressTraffic: 'use',
   getBudget: 'org-use',
   putBudget: 'org-edit',
   deleteBudget: 'org-edit',
@@ -108,6 +113,7 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     putAgentBudget: { period: 'day', limit: '100' },
     createDeployment: {},
     putSandboxFile: 'replaced',
+    putEgress: { mode: 'none' },
     respondToRun: { requestId: 'none', optionId: 'none' },
   };
   return Object.fromEntries(
