@@ -14,6 +14,8 @@ const recordHead = 5;
 const recordMax = 1 << 14;
 /** More than the largest ClientHello in use, post-quantum key shares included. */
 const helloMax = 32 * 1024;
+/** Far more than anybody needs; each costs work whenever more comes. */
+const maxRecords = 64;
 /** RFC 6066, section 3. */
 const serverNameExtension = 0;
 /** RFC 9849, section 5. */
@@ -28,22 +30,32 @@ const more: FirstBytes = { kind: 'more' };
  */
 export function readFirstBytes(bytes: Buffer): FirstBytes {
   if (bytes.length > 0 && bytes[0] !== handshake) return { kind: 'other' };
-  let message = Buffer.alloc(0);
+  const parts: Buffer[] = [];
+  let length = 0;
   for (let at = 0; at < bytes.length;) {
     const head = bytes.subarray(at, at + recordHead);
     if (head[0] !== handshake || (head.length > 1 && head[1] !== 3)) return broken;
     if (head.length < recordHead) return more;
     const size = head.readUInt16BE(3);
-    if (size === 0 || size > recordMax) return broken;
+    if (size === 0 || size > recordMax || parts.length === maxRecords) return broken;
     at += recordHead + size;
-    message = Buffer.concat([message, bytes.subarray(at - size, at)]);
-    if (message.length > 0 && message[0] !== clientHello) return broken;
-    const end = message.length < 4 ? Infinity : 4 + message.readUIntBE(1, 3);
-    if ((end > helloMax && end !== Infinity) || message.length > end) return broken;
+    const part = bytes.subarray(at - size, at);
+    parts.push(part);
+    length += part.length;
+    const end = messageEnd(parts, length);
+    if (end === null || (end !== Infinity && (end > helloMax || length > end))) return broken;
     // Only when its record is whole too, so that nothing else shares the record.
-    if (message.length === end && at <= bytes.length) return readHello(message.subarray(4));
+    if (length === end && at <= bytes.length) return readHello(Buffer.concat(parts).subarray(4));
   }
   return more;
+}
+
+/** Where the message ends; Infinity while that is not known, null when it is no ClientHello. */
+function messageEnd(parts: Buffer[], length: number): number | null {
+  // No record is empty, so that the first four bytes lie in the first four.
+  const head = Buffer.concat(parts.slice(0, 4).map((part) => part.subarray(0, 4)));
+  if (head.length > 0 && head[0] !== clientHello) return null;
+  return length < 4 ? Infinity : 4 + head.readUIntBE(1, 3);
 }
 
 /** The body of the message, after its type and length. */
