@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { bootstrapKeyFile } from './admin/bootstrap-key-file.ts';
 import { keyFile, keyVariable } from './admin/encryption-key-file.ts';
 import { ConfigError, type Config } from './config.ts';
+import { endInSteps, type EndStep } from './end-steps.ts';
 import { createCursors } from './domain/paging.ts';
 import type { Log } from './domain/log.ts';
 import type { Egress } from './domain/ports/egress.ts';
@@ -72,11 +73,16 @@ export interface Service {
   sandboxDriver: SandboxDriver;
   /** Takes up what an earlier process left, and begins to work. */
   start(): Promise<void>;
-  /** Lets requests and turns end, at most `graceMs`, and closes everything but the database. */
-  stop(graceMs: number): Promise<void>;
+  /**
+   * Lets requests and turns end, at most `graceMs`, and closes everything but the database.
+   * Resolves, however that went, with what did not end in order.
+   */
+  stop(graceMs: number): Promise<string[]>;
 }
 
 const HOUR_MS = 3_600_000;
+/** For each part of the service when it ends. */
+const END_MS = 3_000;
 
 /** The stores over one database. */
 export function createStores(db: Database) {
@@ -325,21 +331,24 @@ export async function compose(
           .catch((error: unknown) => log.warn('Old answers could not be purged.', { error }));
       }, HOUR_MS).unref();
     },
-    async stop(graceMs) {
+    stop(graceMs) {
       clearInterval(purge);
       // No new work first; the streams of running turns stay until those have ended.
-      await runtime.drain(graceMs);
-      await sandboxDriver.close();
-      await listener.close(2_000);
-      hub.drain();
-      await work.idle();
-      await git.idle();
-      rateLimit.close();
-      await auth.close();
-      await egress.close();
-      budgetGuard.close();
-      gateway.close();
-      await doorbell.close();
+      const steps: EndStep[] = [
+        ['turns and sandboxes', () => runtime.drain(graceMs), graceMs + 10_000],
+        ['sandbox driver', () => sandboxDriver.close(), END_MS],
+        ['listener', () => listener.close(2_000), END_MS],
+        ['events', () => hub.drain(), END_MS],
+        ['deployments', () => work.idle(), END_MS],
+        ['git', () => git.idle(), END_MS],
+        ['rate limit', () => rateLimit.close(), END_MS],
+        ['keys', () => auth.close(), END_MS],
+        ['egress', () => egress.close(), END_MS],
+        ['budgets', () => budgetGuard.close(), END_MS],
+        ['model gateway', () => gateway.close(), END_MS],
+        ['doorbell', () => doorbell.close(), END_MS],
+      ];
+      return endInSteps(steps, log);
     },
   };
 }

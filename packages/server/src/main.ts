@@ -8,3 +8,5 @@ setFlagsFromString('--semi-space-growth-factor=1');
 enableCompileCache();
 const { run } = await import('./admin/run.ts');
 process.exitCode = await run(process.argv.slice(2), process.env);
+// What could not be ended in order, such as a connection to a database that is silent, must not keep the process.
+setTimeout(() => process.exit(), 2_000).unref();

@@ -34,10 +34,10 @@ async function serveLocked(given: Config, env: NodeJS.ProcessEnv, log: Logger): 
     announce(config, service, address);
     const why = await stopRequested(env, log);
     log.info('Stopping.', { why, graceSeconds: config.drainSeconds });
-    await service.stop(config.drainSeconds * 1000);
-    return 0;
+    const failed = await service.stop(config.drainSeconds * 1000);
+    return failed.length === 0 ? 0 : 1;
   } catch (error) {
-    if (service) await service.stop(0).catch(() => undefined);
+    if (service) await service.stop(0);
     throw error;
   } finally {
     await store.close();

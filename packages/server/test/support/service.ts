@@ -113,13 +113,14 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     rmSync(parentDir, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
   }
 
+  let key: string;
   try {
     await start();
+    key = readFileSync(join(dataDir, 'bootstrap-key'), 'utf8').trim();
   } catch (error) {
-    rmSync(parentDir, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+    await end();
     throw error;
   }
-  const key = readFileSync(join(dataDir, 'bootstrap-key'), 'utf8').trim();
   const as = (other: string): Api => {
     return (method, path, body, headers) => send(url, other, method, path, body, headers);
   };
