@@ -25,6 +25,8 @@ export const limits = {
   deltaRetentionHours: 24,
   /** Connections that a sandbox has open to the outside at once. */
   egressConnections: 256,
+  /** New ones, after as many at once; others wait. */
+  egressConnectionsPerSecond: 100,
   egressHeadBytes: 16 * 1024,
   egressHeaders: 100,
   /** To send a request, or the first bytes of a tunnel. */

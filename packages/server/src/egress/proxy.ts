@@ -45,6 +45,7 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
     recorder: options.recorder,
     limits: {
       connections: defaults.egressConnections,
+      connectionsPerSecond: defaults.egressConnectionsPerSecond,
       headMs: defaults.egressHeadMs,
       idleMs: defaults.egressIdleMs,
       totalMs: defaults.egressTotalMs,
@@ -120,7 +121,12 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
       session.connections.size >= shared.limits.connections || openConnections() >= options.maxConnections;
     const connection = new EgressConnection(session, client);
     connections.set(client, connection);
-    if (!isFull) return serve(connection);
+    if (!isFull) {
+      const pauseMs = session.pauseMs();
+      if (pauseMs === 0) return serve(connection);
+      connection.headCame();
+      return void setTimeout(() => !client.destroyed && serve(connection), pauseMs).unref();
+    }
     const error = new EgressRefused('too_many_connections', 'Too many connections to the outside are open.');
     refuseSocket(connection, client, error);
   }
@@ -131,6 +137,8 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
       await rm(path, { force: true });
       const session = new EgressSession(owner, shared, options.interceptor(owner));
       const server = createServer({ allowHalfOpen: true }, (client) => accept(session, client));
+      // Beyond what gets an answer, they are closed without one.
+      server.maxConnections = shared.limits.connections + 16;
       server.on('error', () => undefined);
       sessions.set(session, server);
       try {

@@ -23,6 +23,7 @@ export interface EgressShared {
 
 export interface EgressLimits {
   connections: number;
+  connectionsPerSecond: number;
   headMs: number;
   idleMs: number;
   totalMs: number;
@@ -38,6 +39,7 @@ export class EgressSession {
   policy: CompiledEgressPolicy = compileEgressPolicy(noEgress);
   wantsTransparent = false;
   refusals = 0;
+  #nextAtMs = 0;
 
   constructor(owner: EgressOwner, shared: EgressShared, interceptor: Interceptor | null) {
     this.owner = owner;
@@ -50,6 +52,14 @@ export class EgressSession {
     this.policy = compileEgressPolicy(policy);
     this.wantsTransparent = policy.transparent;
     for (const connection of this.connections) connection.checkAgain();
+  }
+
+  /** How long a new connection waits, so that a loop inside takes little of the service: as many at once, then so many a second. */
+  pauseMs(now = performance.now()): number {
+    const { connections, connectionsPerSecond } = this.shared.limits;
+    const eachMs = 1_000 / connectionsPerSecond;
+    this.#nextAtMs = Math.max(now, this.#nextAtMs) + eachMs;
+    return Math.max(0, this.#nextAtMs - now - connections * eachMs);
   }
 
   report(target: EgressTarget | null, reason: EgressReason, message: string): void {

@@ -383,3 +383,13 @@ test('Bytes are counted by host and direction', async (t) => {
     { host: 'good.test', sentBytes: 10_000, receivedBytes: 10_000, connections: 1 },
   );
 });
+
+test('A loop of connections is slowed down, and every one of them is answered', async (t) => {
+  const limits = { connections: 10, connectionsPerSecond: 50 };
+  const world = await egressWorld(t, { policy: { allow: ['good.test:7/tcp', 'good.test'] }, limits });
+  const startedMs = performance.now();
+  for (let i = 0; i < 30; i += 1) await exchange(world.socketPath, get('http://other.test/', 'other.test'));
+  assert.ok(performance.now() - startedMs > 300);
+  const [first] = world.refusals;
+  assert.ok(world.refusals.every(({ reason }) => reason === first?.reason));
+});
