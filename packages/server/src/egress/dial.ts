@@ -22,7 +22,7 @@ export interface DialOptions {
 export type ConnectAddress = (address: string, port: number) => Socket;
 
 export const connectAddress: ConnectAddress = (host, port) =>
-  connect({ host, port, allowHalfOpen: true, autoSelectFamily: false });
+  connect({ host, port, noDelay: true, allowHalfOpen: true, autoSelectFamily: false });
 
 /** Asked for each address that a target has, beside what is never reached. */
 export type DeniesAddress = (address: Address, port: number) => boolean;

@@ -30,6 +30,7 @@ export class TunnelLink {
     this.session = session;
     this.#tunnel = tunnel;
     this.#headMs = headMs;
+    client.setNoDelay(true);
     this.socket = new TLSSocket(client, {
       isServer: true,
       secureContext: session.authority.contextFor(target.host),

@@ -52,6 +52,7 @@ export class Upstream extends Agent {
   async #connect(): Promise<TLSSocket> {
     const { target, dial, trusted, onEnd } = this.#options;
     const raw = await dial(target);
+    raw.setNoDelay(true);
     const socket = connect({
       socket: raw,
       servername: target.host,
