@@ -93,7 +93,7 @@ export class BubblewrapDriver implements SandboxDriver {
       areaDir,
       isRoot: this.isRoot,
       cgroups: async () => (await this.openHost()).cgroups,
-      transparentEgress: this.isRoot && transparentPrograms().length === 0,
+      missingForTransparent: transparentPrograms(this.isRoot),
     });
   }
 
@@ -138,7 +138,7 @@ export class BubblewrapDriver implements SandboxDriver {
       await Promise.all([
         setRlimits(this.options.prlimitPath, initPid, rlimits, user),
         group?.join(initPid),
-        spec.transparentEgress ? openEveryAddress(initPid) : null,
+        spec.transparentEgress ? openEveryAddress(initPid, this.isRoot) : null,
       ]);
       if (logFile !== null) this.record(spec, launched, initPid, group, logFile);
       const monitor = childMonitor(launched.child);

@@ -10,13 +10,19 @@ export interface ProbeRequest {
   isRoot: boolean;
   /** What cgroups give; asked after the trial, which opens them. */
   cgroups: () => Promise<{ enforced: readonly Controller[]; canFreeze: boolean }>;
-  transparentEgress: boolean;
+  /** What is missing for transparent egress; when nothing is, it is tried. */
+  missingForTransparent: string[];
 }
 
 /** Starts a real sandbox with a trivial program and reports what this host gives. Never throws. */
 export async function probe(request: ProbeRequest): Promise<SandboxCapabilities> {
   const missing = missingPrograms(request.programs);
-  const problems = missing.length > 0 ? missing : await trial(request);
+  const transparent = request.missingForTransparent.length === 0;
+  let problems = missing.length > 0 ? missing : await trial(request, transparent);
+  // The host may refuse only that.
+  const isRefused = transparent && missing.length === 0 && problems.length > 0;
+  if (isRefused) problems = await trial(request, false);
+  const transparentEgress = transparent && !isRefused && problems.length === 0;
   const none = { enforced: [] as readonly Controller[], canFreeze: false };
   const { enforced, canFreeze } = await request.cgroups().catch(() => none);
   const grade = (controller: Controller, otherwise: LimitGrade): LimitGrade =>
@@ -38,14 +44,20 @@ export async function probe(request: ProbeRequest): Promise<SandboxCapabilities>
     freeze: canFreeze,
     detached: true,
     ownUser: request.isRoot,
-    transparentEgress: request.transparentEgress,
+    transparentEgress,
     notes: [
       request.isRoot
         ? 'Each agent runs under a host user of its own.'
         : 'All agents run under the user of the service, kept apart by namespaces alone; as root each gets its own.',
       ...cgroupNotes(enforced, request.isRoot),
+      ...(transparentEgress ? [] : [transparentNote(request.missingForTransparent)]),
     ],
   };
+}
+
+function transparentNote(missing: string[]): string {
+  const why = missing.length > 0 ? missing.join(' ') : 'This host does not let it be set up.';
+  return `Programs that know no proxy cannot be led to it (transparent egress). ${why}`;
 }
 
 /** The lines of `berth doctor` about sandboxes: whether they work, which limits hold, what to do. */
@@ -59,9 +71,12 @@ export function describe(capabilities: SandboxCapabilities): string[] {
   ];
 }
 
-async function trial({ driver, areaDir, isRoot }: ProbeRequest): Promise<string[]> {
+async function trial(
+  { driver, areaDir, isRoot }: ProbeRequest,
+  transparentEgress: boolean,
+): Promise<string[]> {
   try {
-    await runTrial({ driver, areaDir, isRoot, command: ['/bin/true'] });
+    await runTrial({ driver, areaDir, isRoot, command: ['/bin/true'], transparentEgress });
     return [];
   } catch (error) {
     return explainFailure(error instanceof Error ? error.message : String(error));

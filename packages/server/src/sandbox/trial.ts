@@ -13,6 +13,7 @@ export interface TrialRequest {
   command: string[];
   /** A kernel in user space takes memory and threads for itself. */
   limits?: { memoryBytes: number; pids: number };
+  transparentEgress?: boolean;
 }
 
 const SMALL = { memoryBytes: 128 * MIB, pids: 32 };
@@ -24,6 +25,7 @@ export async function runTrial({
   isRoot,
   command,
   limits = SMALL,
+  transparentEgress = false,
 }: TrialRequest): Promise<string> {
   const id = randomUUID();
   const folder = join(areaDir, `trial-${id}`);
@@ -40,7 +42,7 @@ export async function runTrial({
       env: { PATH: '/usr/bin:/bin' },
       limits: { ...limits, cpus: 1, diskBytes: 16 * MIB, openFiles: 64 },
       detached: false,
-      transparentEgress: false,
+      transparentEgress,
     });
     const timer = setTimeout(() => void sandbox.kill(), TRIAL_TIMEOUT_MS);
     let printed = '';

@@ -30,7 +30,7 @@ const UNPRIVILEGED = 61_234;
 const server = join(import.meta.dirname, '../..');
 
 test(
-  'the contract holds for a service without root rights',
+  'the contract holds, and transparent egress works, for a service without root rights',
   { skip: isRoot ? false : 'this process has no root rights itself, so the suite above was that test' },
   async () => {
     // A copy, since the checkout may lie where other users cannot read.
@@ -44,10 +44,10 @@ test(
       writeFileSync(join(folder, 'package.json'), '{"type":"module"}');
       copyFileSync(process.execPath, join(folder, 'node'));
       chmodSync(join(folder, 'node'), 0o755);
-      const file = join(folder, 'test/sandbox/contract.test.ts');
+      const files = ['contract', 'transparent'].map((name) => join(folder, `test/sandbox/${name}.test.ts`));
       const child = spawn(
         join(folder, 'node'),
-        ['--test', '--test-isolation=none', '--test-reporter=tap', file],
+        ['--test', '--test-isolation=none', '--test-reporter=tap', ...files],
         {
           uid: UNPRIVILEGED,
           gid: UNPRIVILEGED,
@@ -62,6 +62,7 @@ test(
       const [code] = (await once(child, 'close')) as [number];
       assert.equal(code, 0, output);
       assert.match(output, /^# pass [1-9]/m);
+      assert.match(output, /^ok \d+ - with transparent egress[^#]*$/m);
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }

@@ -6,7 +6,7 @@ test('with transparent egress every IPv4 address and low port leads to the sandb
   const fx = fixture();
   try {
     if (!(await fx.driver.capabilities()).transparentEgress) {
-      t.skip('the service is no root, or nsenter or ip is missing');
+      t.skip('a program is missing, or the host does not let it be set up');
       return;
     }
     const listen =
