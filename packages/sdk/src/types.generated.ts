@@ -330,6 +330,37 @@ export interface EventPage {
   hasMore: boolean;
 }
 
+export interface ExecAnswer {
+  /** Null when a signal ended it, or the sandbox ended. */
+  exitCode: number | null;
+  /** The signal that ended it. */
+  signal: string | null;
+  /** It was killed since it took longer than `timeoutMs`. */
+  timedOut: boolean;
+  durationMs: number;
+  stdout: string;
+  stderr: string;
+  /** `utf-8`: as text, what is none as U+FFFD. `base64`: the exact bytes. */
+  encoding: "utf-8" | "base64";
+  /** An output was longer than 1048576 bytes and is cut there; stream it to get all. */
+  truncated: boolean;
+}
+
+export interface ExecCreate {
+  /** The program and its arguments. No shell is between; say `["sh", "-c", "…"]` for one. */
+  command: string[];
+  /** The standard input, in `encoding`; none when left out. */
+  stdin?: string;
+  /** Variables beside the agent's own, over which they win. */
+  env?: Record<string, unknown>;
+  /** The folder to start in, absolute; `/workspace` when left out. */
+  cwd?: string;
+  /** After it the command is killed; 120000 when left out. */
+  timeoutMs?: number;
+  /** `utf-8`: as text, what is none as U+FFFD. `base64`: the exact bytes. */
+  encoding?: "utf-8" | "base64";
+}
+
 export interface LimitsAnswer {
   key: {
     /** The key that asks. */

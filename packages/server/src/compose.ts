@@ -44,6 +44,8 @@ import { createOutcomes } from './services/outcomes.ts';
 import { createRateLimit } from './services/rate-limit.ts';
 import { createRunLife } from './services/run-life.ts';
 import { createRuns } from './services/runs.ts';
+import { createOpenFollows } from './services/open-follows.ts';
+import { createSandboxExec } from './services/sandbox-exec.ts';
 import { createSandboxFiles } from './services/sandbox-files.ts';
 import { createSandboxes } from './services/sandboxes.ts';
 import { createSandboxRecords } from './services/sandbox-records.ts';
@@ -278,6 +280,11 @@ export async function compose(
       volumes: createVolumes(),
       volumesDir: config.paths.volumes,
       diskBytes: config.sandbox.diskMb * 1024 * 1024,
+    }),
+    sandboxExec: createSandboxExec({
+      ...stores,
+      host: runtime.host,
+      openFollows: createOpenFollows(db, log),
     }),
     conversations: createConversations({ db, ...stores, cursors, life }),
     runs: createRuns({

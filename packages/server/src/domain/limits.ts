@@ -23,6 +23,13 @@ export const limits = {
   queuedRunsPerConversation: 100,
   sseHeartbeatMs: 15_000,
   deltaRetentionHours: 24,
+  execArguments: 1_000,
+  execArgumentChars: 100_000,
+  execVariables: 200,
+  execTimeoutDefaultMs: 120_000,
+  execTimeoutMaxMs: 3_600_000,
+  /** Of each output, in an answer that is not streamed. */
+  execOutputBytes: 1024 * 1024,
   /** Connections that a sandbox has open to the outside at once. */
   egressConnections: 256,
   /** New ones, after as many at once; others wait. */

@@ -1,5 +1,7 @@
 import { chatRoutes } from './quickstart/chat.ts';
 import { quickstartAgentRoutes } from './quickstart/agents.ts';
+import { execRoutes } from './sandbox/exec.ts';
+import { logRoutes } from './sandbox/logs.ts';
 import { sandboxFileRoutes } from './sandbox/files.ts';
 import { sandboxRoutes } from './sandbox/sandboxes.ts';
 import { agentRoutes } from './v1/agents.ts';
@@ -26,6 +28,8 @@ export const routes = [
   ...runRoutes,
   ...eventRoutes,
   ...sandboxRoutes,
+  ...execRoutes,
+  ...logRoutes,
   ...sandboxFileRoutes,
   ...budgetRoutes,
   ...limitRoutes,

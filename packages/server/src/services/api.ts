@@ -15,6 +15,7 @@ import type {
   SecretName,
 } from '../domain/nouns.ts';
 import type { Page, PageQuery } from '../domain/paging.ts';
+import type { SandboxLogLine } from './sandbox-host.ts';
 import type { OpenVolumeFile, VolumeEntry, VolumePath } from '../domain/ports/volume.ts';
 
 /** Everything that an edge may ask for. Each operation checks the caller first and throws DomainError. */
@@ -28,6 +29,7 @@ export interface Services {
   egress: EgressService;
   sandboxes: SandboxesService;
   sandboxFiles: SandboxFilesService;
+  sandboxExec: SandboxExecService;
   conversations: ConversationsService;
   runs: RunsService;
   events: EventsService;
@@ -193,6 +195,47 @@ export interface SandboxFilesService {
     upload: Upload,
   ): Promise<{ entries: number; bytes: number }>;
   remove(p: Principal, agentId: string, path: VolumePath, recursive: boolean): Promise<void>;
+}
+
+export interface ExecInput {
+  /** argv. */
+  command: string[];
+  stdin?: Buffer;
+  env?: Record<string, string>;
+  /** `/workspace` when absent. */
+  cwd?: string;
+  /** After it the command is killed. */
+  timeoutMs: number;
+  /** Called when it runs. */
+  onStart?: () => void;
+}
+
+/** Told of output as it comes; the command waits until it resolves. */
+export type ExecOutput = (stream: 'stdout' | 'stderr', bytes: Buffer) => Promise<void>;
+
+export interface ExecEnd {
+  /** Null when a signal ended it; both are null when the sandbox ended with it. */
+  exitCode: number | null;
+  signal: string | null;
+  timedOut: boolean;
+  durationMs: number;
+}
+
+export interface SandboxExecService {
+  /** Starts the sandbox when needed. Resolves when the command has ended; `signal` kills it. */
+  exec(
+    p: Principal,
+    agentId: string,
+    input: ExecInput,
+    output: ExecOutput,
+    signal: AbortSignal,
+  ): Promise<ExecEnd>;
+  /** What the sandbox's programs and the service had to say; with `follow` until `signal`, or the key is revoked. */
+  logs(
+    p: Principal,
+    agentId: string,
+    options: { after: { sandboxId: string; number: number } | null; follow: boolean; signal: AbortSignal },
+  ): AsyncIterable<SandboxLogLine>;
 }
 
 export interface Upload {

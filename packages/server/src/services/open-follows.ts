@@ -7,29 +7,39 @@ const CHECK_MS = 900;
 
 export interface OpenFollow {
   keyId: string;
-  conversationId: string;
+  /** What it is of: a conversation, or an agent. */
+  conversationId?: string;
+  agentId?: string;
   end(): void;
+}
+
+export interface OpenFollows {
+  /** Returns what takes it away again. */
+  add(follow: OpenFollow): () => void;
 }
 
 /**
  * The streams that are open in this process. A request is checked once, but a stream may last for days: here it ends
  * when its key is revoked or expires, or its conversation or agent is deleted, whichever replica that happened on.
  */
-export function createOpenFollows(db: Database, log: Log): { add(follow: OpenFollow): () => void } {
+export function createOpenFollows(db: Database, log: Log): OpenFollows {
   const open = new Set<OpenFollow>();
   let timer: NodeJS.Timeout | null = null;
 
   async function check(): Promise<void> {
     const keyIds = new Set<string>();
     const conversationIds = new Set<string>();
+    const agentIds = new Set<string>();
     for (const follow of open) {
       keyIds.add(follow.keyId);
-      conversationIds.add(follow.conversationId);
+      if (follow.conversationId !== undefined) conversationIds.add(follow.conversationId);
+      if (follow.agentId !== undefined) agentIds.add(follow.agentId);
     }
-    const closed = await closedAmong(db, [...keyIds], [...conversationIds]);
+    const closed = await closedAmong(db, [...keyIds], [...conversationIds], [...agentIds]);
     if (closed.size === 0) return;
     for (const follow of open) {
-      if (closed.has(follow.keyId) || closed.has(follow.conversationId)) follow.end();
+      const ids = [follow.keyId, follow.conversationId, follow.agentId];
+      if (ids.some((id) => id !== undefined && closed.has(id))) follow.end();
     }
   }
 

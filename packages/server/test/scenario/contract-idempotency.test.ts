@@ -134,6 +134,10 @@ async function postRequests(
     ],
     createDeployment: [`/v1/agents/${agentId}/deployments`, {}, { ref: 'main' }],
     activateDeployment: [`/v1/agents/${agentId}/deployments/${id}/activate`],
+    startSandbox: [`/sandbox/${agentId}/start`],
+    restartSandbox: [`/sandbox/${agentId}/restart`],
+    stopSandbox: [`/sandbox/${agentId}/stop`],
+    killSandbox: [`/sandbox/${agentId}/kill`],
     cancelRun: [`/v1/runs/${held.body.runId}/cancel`],
   };
 }
@@ -141,8 +145,8 @@ async function postRequests(
 test('every POST keeps its Idempotency-Key: the first answer again byte for byte, once done, 422 for another body', async () => {
   const world = await sharedWorld();
   const requests = await postRequests(world);
-  // A run that asks for permission is needed for the one, and the other has the tests above.
-  const elsewhere = ['respondToRun', 'sendMessage'];
+  // A run that asks for permission is needed for the first; the others have tests of their own.
+  const elsewhere = ['respondToRun', 'sendMessage', 'execInSandbox'];
   const posts = operations.filter(({ method }) => method === 'POST').map((one) => one.operation.operationId);
   assert.deepEqual([...Object.keys(requests), ...elsewhere].sort(), posts.sort());
   for (const [id, [path, body, other]] of Object.entries(requests)) {

@@ -13,6 +13,8 @@ import { createListener } from '../../src/edges/listener.ts';
 import type { Services } from '../../src/services/api.ts';
 import type { RateLimit } from '../../src/services/gcra.ts';
 import type { Idempotency } from '../../src/services/idempotency.ts';
+import { createOpenFollows } from '../../src/services/open-follows.ts';
+import { createSandboxExec } from '../../src/services/sandbox-exec.ts';
 import { createSandboxFiles } from '../../src/services/sandbox-files.ts';
 import { createSandboxes } from '../../src/services/sandboxes.ts';
 import { createVolumes } from '../../src/volumes/volumes.ts';
@@ -107,6 +109,11 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
       volumes: createVolumes(),
       volumesDir,
       diskBytes: 50 * 1024 * 1024,
+    }),
+    sandboxExec: createSandboxExec({
+      ...stores,
+      host: sandboxHost,
+      openFollows: createOpenFollows(db, silentLog),
     }),
     ...core,
     rateLimit,

@@ -35,3 +35,27 @@ export const file = {
   modifiedAt: '2026-11-28T09:36:20.000Z',
   target: null,
 };
+
+export const exec = { command: ['git', 'log', '--oneline', '-1'] };
+
+export const execAnswer = {
+  exitCode: 0,
+  signal: null,
+  timedOut: false,
+  durationMs: 12,
+  stdout: '9fceb02 Add the summary\n',
+  stderr: '',
+  encoding: 'utf-8' as const,
+  truncated: false,
+};
+
+export const execStream = [
+  'event: stdout\ndata: {"data":"9fceb02 Add the summary\\n","encoding":"utf-8"}',
+  'event: exit\ndata: {"exitCode":0,"signal":null,"timedOut":false,"durationMs":12}',
+  '',
+].join('\n\n');
+
+export const logStream = [
+  `id: ${sandbox.sandboxId}:7\nevent: line\ndata: {"at":"2026-11-28T09:36:20.000Z","text":"The model took long to answer."}`,
+  '',
+].join('\n\n');

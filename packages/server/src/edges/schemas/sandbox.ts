@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { model, money, nextCursor, pageFields, time, uuid } from './basics.ts';
+import { limits } from '../../domain/limits.ts';
+import { model, money, nextCursor, pageFields, text, time, uuid } from './basics.ts';
 
 export const Sandbox = model(
   'Sandbox',
@@ -33,6 +34,60 @@ export const Sandbox = model(
 
 export const SandboxAnswer = model('SandboxAnswer', z.object({ sandbox: Sandbox }));
 export const SandboxPage = model('SandboxPage', z.object({ sandboxes: z.array(Sandbox), nextCursor }));
+
+const encoding = z
+  .enum(['utf-8', 'base64'])
+  .describe('`utf-8`: as text, what is none as U+FFFD. `base64`: the exact bytes.');
+
+export const ExecCreate = model(
+  'ExecCreate',
+  z.strictObject({
+    command: z
+      .array(text(0, limits.execArgumentChars, 'An argument.'))
+      .min(1)
+      .max(limits.execArguments)
+      .describe('The program and its arguments. No shell is between; say `["sh", "-c", "…"]` for one.'),
+    stdin: text(0, limits.bodyBytes, 'The standard input, in `encoding`; none when left out.').optional(),
+    env: z
+      .record(
+        z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/, 'must be names of variables'),
+        text(0, limits.execArgumentChars, 'A value.'),
+      )
+      .refine(
+        (value) => Object.keys(value).length <= limits.execVariables,
+        `must have at most ${limits.execVariables} variables`,
+      )
+      .describe("Variables beside the agent's own, over which they win.")
+      .optional(),
+    cwd: text(1, 4096, 'The folder to start in, absolute; `/workspace` when left out.').optional(),
+    timeoutMs: z
+      .int()
+      .min(1)
+      .max(limits.execTimeoutMaxMs)
+      .describe(`After it the command is killed; ${limits.execTimeoutDefaultMs} when left out.`)
+      .optional(),
+    encoding: encoding.optional(),
+  }),
+);
+
+export const ExecAnswer = model(
+  'ExecAnswer',
+  z.object({
+    exitCode: z.int().nullable().describe('Null when a signal ended it, or the sandbox ended.'),
+    signal: z.string().nullable().describe('The signal that ended it.'),
+    timedOut: z.boolean().describe('It was killed since it took longer than `timeoutMs`.'),
+    durationMs: z.int(),
+    stdout: z.string(),
+    stderr: z.string(),
+    encoding,
+    truncated: z
+      .boolean()
+      .describe(
+        `An output was longer than ${limits.execOutputBytes} bytes and is cut there; stream it to get all.`,
+      ),
+  }),
+  'How a command ended and what it wrote.',
+);
 
 export const SandboxFile = model(
   'SandboxFile',

@@ -1,0 +1,151 @@
+import { RESPONSE_ALREADY_SENT as alreadySent } from '@hono/node-server/utils/response';
+import type { z } from 'zod';
+import { requireEdit } from '../../domain/access.ts';
+import { limits } from '../../domain/limits.ts';
+import type { ExecEnd, ExecInput, StoredAnswer } from '../../services/api.ts';
+import type { Answer } from '../http/answer.ts';
+import { given } from '../http/given.ts';
+import { idempotencyKey, requestHash, store, storeRefusal } from '../http/idempotency.ts';
+import type { Call } from '../http/route.ts';
+import { route } from '../http/route.ts';
+import { invalidRequest } from '../http/validate.ts';
+import { ExecAnswer, ExecCreate } from '../schemas/sandbox.ts';
+import * as example from '../schemas/sandbox-examples.ts';
+import { wantsStream } from '../v1/events.ts';
+import { createOutput, type Encoding } from './output.ts';
+
+type ExecCall = Call<{ agentId: string }, unknown, z.output<typeof ExecCreate>>;
+
+function inputOf({ body }: ExecCall): ExecInput {
+  const { command, env, cwd, stdin, timeoutMs = limits.execTimeoutDefaultMs } = body;
+  if (cwd !== undefined && !cwd.startsWith('/'))
+    throw invalidRequest([{ path: 'cwd', message: 'must be absolute, such as /workspace' }]);
+  if (command[0] === '') throw invalidRequest([{ path: 'command.0', message: 'must name a program' }]);
+  const bytes = stdin === undefined ? undefined : stdinOf(stdin, body.encoding ?? 'utf-8');
+  return given({ command, env, cwd, stdin: bytes, timeoutMs }) as ExecInput;
+}
+
+function stdinOf(text: string, encoding: Encoding): Buffer {
+  if (encoding === 'utf-8') return Buffer.from(text);
+  if (/^[A-Za-z0-9+/]*={0,2}$/.test(text) && text.length % 4 === 0) return Buffer.from(text, 'base64');
+  throw invalidRequest([{ path: 'stdin', message: 'must be base64, as the encoding says' }]);
+}
+
+/** A client that goes away ends nothing here: sent again with the same Idempotency-Key, it gets the answer. */
+async function whole(call: ExecCall): Promise<Answer> {
+  const output = createOutput(call.body.encoding ?? 'utf-8', limits.execOutputBytes);
+  const input = inputOf(call);
+  const never = new AbortController().signal;
+  const end = await call.services.sandboxExec.exec(
+    call.caller,
+    call.params.agentId,
+    input,
+    async (stream, bytes) => output.add(stream, bytes),
+    never,
+  );
+  return { status: 200, body: { ...end, ...output.end() } };
+}
+
+/** A client that goes away ends the command: who watches it steers it. What is kept for a repeated request is the whole. */
+async function streamed(call: ExecCall): Promise<Answer> {
+  const encoding = call.body.encoding ?? 'utf-8';
+  const output = createOutput(encoding, limits.execOutputBytes);
+  const input = inputOf(call);
+  const gone = call.gone();
+  return new Promise<Answer>((resolve, reject) => {
+    call
+      .streamText(async (sink) => {
+        let begun = (): void => {};
+        let failed: (error: unknown) => void = () => {};
+        const started = new Promise<void>((yes, no) => ([begun, failed] = [yes, no]));
+        let hasBegun = false;
+        const onStart = () => {
+          hasBegun = true;
+          begun();
+        };
+        const run = call.services.sandboxExec.exec(
+          call.caller,
+          call.params.agentId,
+          { ...input, onStart },
+          async (stream, bytes) => {
+            output.add(stream, bytes);
+            for (const data of output.parts(stream)) sink.send(stream, { data, encoding });
+            await sink.drained();
+          },
+          gone,
+        );
+        void run.then(
+          (end: ExecEnd) => {
+            for (const stream of ['stdout', 'stderr'] as const)
+              for (const data of output.rest(stream)) sink.send(stream, { data, encoding });
+            sink.send('exit', end);
+            sink.end();
+            resolve({ status: 200, body: { ...end, ...output.end() } });
+          },
+          (error: unknown) => {
+            // Before it has begun the client can still be told by a status; after it the stream breaks off.
+            if (hasBegun) sink.end();
+            failed(error);
+            reject(error as Error);
+          },
+        );
+        await started;
+        return () => {};
+      })
+      .catch(reject);
+  });
+}
+
+export const execRoutes = [
+  route({
+    id: 'execInSandbox',
+    method: 'post',
+    path: '/sandbox/{agentId}/exec',
+    tag: 'Sandboxes',
+    access: 'edit',
+    summary: 'Run a command',
+    description:
+      'Starts the sandbox when it does not run. The answer comes when the command has ended, with all that it wrote; a client that goes away meanwhile ends nothing, and gets the answer when it sends the request again with the same `Idempotency-Key`. With `Accept: text/event-stream` its output comes as it is written, in events `stdout` and `stderr`, and `exit` at the end; there a client that goes away ends the command.',
+    body: ExecCreate,
+    bodyExample: example.exec,
+    idempotency: 'own',
+    errors: ['conflict', 'too_many_sandboxes'],
+    replies: {
+      200: {
+        description: 'The command has ended; or the stream of its output.',
+        schema: ExecAnswer,
+        example: example.execAnswer,
+        streamExample: example.execStream,
+      },
+    },
+    async handler(call) {
+      // What is wrong with the request is told only to whoever may make it.
+      await call.services.agents.get(call.caller, call.params.agentId);
+      requireEdit(call.caller);
+      const key = idempotencyKey(call.header('idempotency-key'));
+      const isStream = call.canStream && wantsStream(call.header('accept'));
+      const work = () => (isStream ? streamed(call) : whole(call));
+      if (key === null) {
+        const answer = await work();
+        return isStream ? alreadySent : (answer as never);
+      }
+      let isOurs = false;
+      const hash = requestHash(`POST /sandbox/${call.params.agentId}/exec`, call.body);
+      const kept = await call.services.idempotency.once(call.caller, key, hash, {
+        lease: true,
+        async run() {
+          isOurs = true;
+          return store(await work());
+        },
+        refusal: storeRefusal,
+      });
+      if (isStream && isOurs) return alreadySent;
+      if (kept.replayed) call.head['Idempotent-Replayed'] = 'true';
+      return answerOf(kept.answer) as never;
+    },
+  }),
+];
+
+function answerOf(stored: StoredAnswer): Answer {
+  return { status: stored.status, headers: stored.headers, body: JSON.parse(stored.body.toString()) };
+}
