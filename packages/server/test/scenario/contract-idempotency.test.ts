@@ -134,10 +134,10 @@ async function postRequests(
     ],
     createDeployment: [`/v1/agents/${agentId}/deployments`, {}, { ref: 'main' }],
     activateDeployment: [`/v1/agents/${agentId}/deployments/${id}/activate`],
-    startSandbox: [`/sandbox/${agentId}/start`],
-    restartSandbox: [`/sandbox/${agentId}/restart`],
-    stopSandbox: [`/sandbox/${agentId}/stop`],
-    killSandbox: [`/sandbox/${agentId}/kill`],
+    startSandbox: [`/sandbox/${world.otherAgentId}/start`],
+    restartSandbox: [`/sandbox/${world.otherAgentId}/restart`],
+    stopSandbox: [`/sandbox/${world.otherAgentId}/stop`],
+    killSandbox: [`/sandbox/${world.otherAgentId}/kill`],
     cancelRun: [`/v1/runs/${held.body.runId}/cancel`],
   };
 }
