@@ -1,7 +1,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -16,6 +16,8 @@ export interface ServiceOptions {
   env?: Record<string, string>;
   /** How long the start may take. */
   readyMs?: number;
+  /** Addresses of host names, told to this service alone: it sees another /etc/hosts. Needs root. */
+  hosts?: Record<string, string>;
 }
 
 export interface Reply {
@@ -81,6 +83,11 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   // Sandboxes and PostgreSQL run as other users when the tests run as root, and must be able to pass through.
   chmodSync(parentDir, 0o711);
   const dataDir = join(parentDir, 'data');
+  const hostsFile = options.hosts ? join(parentDir, 'hosts') : null;
+  if (hostsFile !== null) {
+    const lines = Object.entries(options.hosts ?? {}).map(([name, address]) => `${address} ${name}\n`);
+    writeFileSync(hostsFile, `127.0.0.1 localhost\n${lines.join('')}`);
+  }
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   let env = environment(dataDir, port, options.env ?? {});
@@ -88,7 +95,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   let running: Running | null = null;
 
   async function start(): Promise<void> {
-    running = launch([], env, output);
+    running = launch([], env, output, hostsFile);
     try {
       await ready(url, running, options.readyMs ?? 90_000);
     } catch (error) {
@@ -176,8 +183,13 @@ function launch(
   args: string[],
   env: Record<string, string>,
   output: string[],
+  hostsFile: string | null = null,
 ): Running & { stdout: string[] } {
-  const child = spawn(process.execPath, [mainFile, ...args], {
+  const own = [process.execPath, mainFile, ...args];
+  // Each of these programs becomes the next, so that the child's pid is the service's.
+  const mount = ['unshare', '-m', 'sh', '-c', 'mount --bind "$0" /etc/hosts && exec "$@"', hostsFile ?? ''];
+  const [file = '', ...rest] = hostsFile === null ? own : [...mount, ...own];
+  const child = spawn(file, rest, {
     cwd: repositoryDir,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
