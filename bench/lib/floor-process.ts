@@ -30,6 +30,7 @@ const model = new Model({
   model: 'bench',
   token: 'none',
   retry: { attempts: 1, baseMs: 0, maxMs: 0 },
+  host: { connections: 1, back: async () => undefined, wasAway: async () => false },
 });
 
 async function one(script: Script, reply: FloorReply): Promise<void> {

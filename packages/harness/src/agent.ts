@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { statSync } from 'node:fs';
-import type { Readable, Writable } from 'node:stream';
 import { Window } from './compact.ts';
 import { historyItems, readHistory, resumeItems } from './history.ts';
 import { GatewayClient } from './http.ts';
 import { defaultRetry, Model } from './model.ts';
-import type { RetryPolicy } from './model.ts';
+import type { Host, RetryPolicy } from './model.ts';
 import { RpcError, RpcServer } from './rpc.ts';
+import type { Lines } from './rpc.ts';
 import { promptText } from './prompt.ts';
 import type { Settings } from './settings.ts';
 import { Transcript } from './transcript.ts';
@@ -26,8 +26,8 @@ export interface AgentOptions {
   settings: Settings;
   gatewaySocket: string;
   childEnv: () => Promise<Record<string, string>>;
-  input: Readable;
-  output: Writable;
+  lines: Lines;
+  host: Host;
   retry?: RetryPolicy;
 }
 
@@ -41,7 +41,7 @@ interface Session {
   calls: number;
 }
 
-/** The built-in agent: Agent Client Protocol, version 1, on two streams. Any number of sessions run at the same time. */
+/** The built-in agent: Agent Client Protocol, version 1, over lines. Any number of sessions run at the same time. */
 export class Agent {
   readonly #options: AgentOptions;
   readonly #rpc: RpcServer;
@@ -64,8 +64,9 @@ export class Agent {
       model,
       token,
       retry: options.retry ?? defaultRetry,
+      host: options.host,
     });
-    this.#rpc = new RpcServer(options.output, {
+    this.#rpc = new RpcServer(options.lines, {
       requests: {
         initialize: (params) => this.#initialize(params),
         'session/new': (params) => this.#newSession(params),
@@ -78,9 +79,9 @@ export class Agent {
     });
   }
 
-  /** Serves until the input ends; then every turn is cancelled and its processes are ended. */
+  /** Serves until the service wants no more; then every turn is cancelled and its processes are ended. */
   async serve(): Promise<void> {
-    await this.#rpc.serve(this.#options.input);
+    await this.#rpc.serve();
     for (const session of this.#sessions.values()) session.turn?.abort();
     await Promise.allSettled(this.#turns);
     this.#rpc.flush();

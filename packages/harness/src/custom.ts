@@ -1,20 +1,37 @@
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
+import type { HostLink } from './host-link.ts';
 import { LaunchError } from './settings.ts';
 
 /**
- * Runs the command of `agent.json` in the place of the built-in harness. It gets our stdio itself, not a copy of it, so
- * that nothing stands between it and the host. Resolves with the exit code to end with.
+ * Runs the command of `agent.json` in the place of the built-in harness, and passes whole lines between it and the
+ * service. What it writes to stderr goes to the sandbox's log too. Resolves with the exit code to end with.
  */
 export function runCustom(
   argv: readonly string[],
   cwd: string,
   env: Record<string, string>,
+  link: HostLink,
 ): Promise<number> {
   const [program = '', ...args] = argv;
-  const child = spawn(program, args, { cwd, env, stdio: 'inherit' });
+  const child = spawn(program, args, { cwd, env, stdio: ['pipe', 'pipe', 'pipe'] });
   const forward = (signal: NodeJS.Signals) => child.kill(signal);
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, forward);
+  link.onLines = (lines) => child.stdin.write(lines);
+  link.onEnd = () => child.stdin.end();
+  link.onPause = (isPaused) => (isPaused ? child.stdout.pause() : child.stdout.resume());
+  child.stdin.on('error', () => undefined);
+  child.stdout.on(
+    'data',
+    wholeLines((lines) => link.write(lines)),
+  );
+  child.stderr.on(
+    'data',
+    wholeLines((lines) => {
+      process.stderr.write(lines);
+      for (const line of lines.toString('utf8').split('\n')) if (line !== '') link.log(line);
+    }),
+  );
   return new Promise((resolve, reject) => {
     child.on('error', (error: NodeJS.ErrnoException) => {
       const why =
@@ -29,4 +46,25 @@ export function runCustom(
     });
     child.on('exit', (code, signal) => resolve(code ?? 128 + (signal ? constants.signals[signal] : 0)));
   });
+}
+
+/** Longer than any line that the service would take; what has no newline until then is handed on as it is. */
+const maxLineBytes = 16 * 1024 * 1024;
+
+function wholeLines(take: (lines: Buffer) => void): (chunk: Buffer) => void {
+  let rest: Buffer[] = [];
+  let restBytes = 0;
+  return (chunk) => {
+    const end = chunk.lastIndexOf(0x0a) + 1;
+    if (end > 0 || restBytes > maxLineBytes) {
+      const head = end > 0 ? chunk.subarray(0, end) : chunk;
+      take(Buffer.concat([...rest, head]));
+      rest = [];
+      restBytes = 0;
+      if (head.length === chunk.length) return;
+    }
+    const tail = chunk.subarray(end);
+    rest.push(tail);
+    restBytes += tail.length;
+  };
 }

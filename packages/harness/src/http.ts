@@ -88,6 +88,7 @@ function stream(
 function lost(error: Error): ModelError {
   return new ModelError('model_error', `The connection to the model was lost (${error.message}).`, {
     retryable: true,
+    isLost: true,
   });
 }
 

@@ -11,6 +11,16 @@ export interface RetryPolicy {
 
 export const defaultRetry: RetryPolicy = { attempts: 6, baseMs: 500, maxMs: 15_000 };
 
+/** The service, which may be restarted while a model answers. */
+export interface Host {
+  /** Counts how often it was there anew. */
+  readonly connections: number;
+  /** Resolves at once while it is there, else when it is back. */
+  back(): Promise<void>;
+  /** Whether it has been away since `connections` was read, as far as can be told within a moment. */
+  wasAway(connections: number): Promise<boolean>;
+}
+
 export interface ModelOptions {
   gateway: GatewayClient;
   wire: Wire;
@@ -18,6 +28,7 @@ export interface ModelOptions {
   model: string;
   token: string;
   retry: RetryPolicy;
+  host: Host;
 }
 
 export interface CallOptions extends Omit<RequestParts, 'model' | 'maxOutputTokens'> {
@@ -43,13 +54,24 @@ export class Model {
 
   /** Rejects with ModelError, or with the signal's reason. */
   async call(call: CallOptions): Promise<ModelReply> {
+    const { host } = this.#options;
     for (let attempt = 1; ; attempt++) {
       const sink = new CoalescingSink(call.sink);
+      const { connections } = host;
       try {
         return await this.#once(call, sink);
       } catch (error) {
         sink.flush();
-        if (!(error instanceof ModelError) || sink.shown) throw error;
+        if (!(error instanceof ModelError)) throw error;
+        if (error.isLost && !call.signal.aborted && (await host.wasAway(connections))) {
+          await unlessAborted(host.back(), call.signal);
+          error.isCut = sink.shown;
+          if (error.isCut) throw error;
+          // Nobody has seen anything of it, and it was no fault of the provider.
+          attempt -= 1;
+          continue;
+        }
+        if (sink.shown) throw error;
         if (this.#lowerOutputLimit(error)) continue;
         if (!error.retryable || attempt >= this.#options.retry.attempts) throw error;
         await pause(error.retryAfterMs ?? this.#backoffMs(attempt), call.signal);
@@ -138,6 +160,17 @@ class CoalescingSink implements ReplySink {
     if (waitMs <= 0) process.nextTick(() => this.flush());
     else this.#timer = setTimeout(() => this.flush(), waitMs);
   }
+}
+
+function unlessAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason);
+    signal.addEventListener('abort', abort, { once: true });
+    void work.then(() => {
+      signal.removeEventListener('abort', abort);
+      resolve();
+    });
+  });
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {

@@ -83,7 +83,7 @@ function start(program: string, args: string[], options: RunOptions) {
   });
 }
 
-async function killTree(pid: number | undefined, mark: string, gone: () => boolean): Promise<void> {
+export async function killTree(pid: number | undefined, mark: string, gone: () => boolean): Promise<void> {
   if (pid === undefined) return;
   signalAll(pid, mark, 'SIGTERM');
   for (let waited = 0; waited < termGraceMs && !gone(); waited += 25) await sleep(25);
@@ -92,7 +92,7 @@ async function killTree(pid: number | undefined, mark: string, gone: () => boole
 }
 
 /** Returns how many marked processes were met. */
-function signalAll(pid: number, mark: string, signal: NodeJS.Signals): number {
+export function signalAll(pid: number, mark: string, signal: NodeJS.Signals): number {
   send(-pid, signal);
   const marked = markedProcesses(mark);
   for (const other of marked) send(other, signal);

@@ -1,7 +1,10 @@
-import { StringDecoder } from 'node:string_decoder';
-import type { Readable, Writable } from 'node:stream';
-
-const maxLineChars = 64 * 1024 * 1024;
+/** The other side: whole lines in both directions. */
+export interface Lines {
+  write(lines: string): void;
+  /** Given once; whole lines with their newlines. */
+  onLines: (lines: Buffer) => void;
+  onEnd: () => void;
+}
 
 /** An error with a JSON-RPC code (JSON-RPC 2.0, section 5.1); its text goes to the other side. */
 export class RpcError extends Error {
@@ -22,43 +25,30 @@ export interface RpcHandlers {
   notifications: Record<string, (params: Params) => void>;
 }
 
-/** JSON-RPC 2.0, one message a line. Resolves when the input has ended. */
+/** JSON-RPC 2.0, one message a line. */
 export class RpcServer {
-  readonly #output: Writable;
+  readonly #lines: Lines;
   readonly #handlers: RpcHandlers;
   #waiting = '';
   #lastId = 0;
   readonly #asked = new Map<number, { resolve: () => void; reject: (error: Error) => void }>();
 
-  constructor(output: Writable, handlers: RpcHandlers) {
-    this.#output = output;
+  constructor(lines: Lines, handlers: RpcHandlers) {
+    this.#lines = lines;
     this.#handlers = handlers;
   }
 
-  serve(input: Readable): Promise<void> {
-    const decoder = new StringDecoder('utf8');
-    let rest = '';
-    input.on('data', (chunk: Buffer) => {
-      const text = decoder.write(chunk);
-      let from = 0;
-      for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n', from)) {
-        const line = rest === '' ? text.slice(from, end) : rest + text.slice(from, end);
-        rest = '';
-        from = end + 1;
-        if (line.trim() !== '') this.#line(line);
-      }
-      if (from < text.length) rest += text.slice(from);
-      // The other side is the service itself; this only bounds the memory that its error could take.
-      if (rest.length > maxLineChars) rest = '';
-    });
+  /** Resolves when the other side wants no more. */
+  serve(): Promise<void> {
+    this.#lines.onLines = (lines) => {
+      for (const line of lines.toString('utf8').split('\n')) if (line.trim() !== '') this.#line(line);
+    };
     return new Promise((resolve) => {
-      const end = (): void => {
+      this.#lines.onEnd = () => {
         for (const { reject } of this.#asked.values()) reject(new Error('The input has ended.'));
         this.#asked.clear();
         resolve();
       };
-      input.on('end', end);
-      input.on('error', end);
     });
   }
 
@@ -80,7 +70,7 @@ export class RpcServer {
   flush(): void {
     const text = this.#waiting;
     this.#waiting = '';
-    if (text !== '') this.#output.write(text);
+    if (text !== '') this.#lines.write(text);
   }
 
   #line(line: string): void {

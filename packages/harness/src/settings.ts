@@ -18,6 +18,7 @@ export interface Paths {
   home: string;
   archive: string;
   gatewaySocket: string;
+  controlSocket: string;
 }
 
 export const sandboxPaths: Paths = {
@@ -25,6 +26,7 @@ export const sandboxPaths: Paths = {
   home: '/home/agent',
   archive: '/run/berth/release.tar',
   gatewaySocket: '/run/berth/gateway.sock',
+  controlSocket: '/run/berth/control.sock',
 };
 
 /** Ends the launcher with a code of the contract and one line on stderr. */

@@ -16,6 +16,12 @@ const maxModelCalls = 200;
 /** Beyond it the model is told to make fewer calls at once. */
 const maxParallelCalls = 32;
 
+/** A service that is restarted again and again is not asked for ever. */
+const maxCuts = 10;
+const goOn =
+  'Your answer was cut off by a technical interruption. The user has seen all of it up to there. Go on exactly where it ' +
+  'stopped: repeat nothing, do not mention the interruption, and make the tool calls that you were about to make.';
+
 const summarySystem =
   'You write the summary by which a colleague will carry on a conversation between a user and an agent. Keep: what the ' +
   'user wants, decisions, names of files and what was changed in them, results, what is still open. Be brief and exact.';
@@ -51,6 +57,7 @@ export class Turn {
   readonly usage: TurnUsage = { inputTokens: 0, outputTokens: 0, modelCalls: 0 };
   readonly #options: TurnOptions;
   readonly #tools: string;
+  #cuts = 0;
 
   constructor(options: TurnOptions) {
     this.#options = options;
@@ -86,6 +93,10 @@ export class Turn {
       try {
         return await this.#callModel(system);
       } catch (error) {
+        if (error instanceof ModelError && error.isCut && this.#cuts++ < maxCuts) {
+          transcript.push({ role: 'user', text: goOn });
+          continue;
+        }
         if (!(error instanceof ModelError) || error.code !== 'context_full') throw error;
         const before = transcript.chars;
         window.refused(before + system.length);

@@ -17,7 +17,7 @@ import { openFilesLimit } from './open-files.ts';
 import { createSecretBroker } from './egress/broker/secret-broker.ts';
 import { createModelGateway } from './gateway/gateway.ts';
 import { readProviders } from './gateway/providers.ts';
-import { harnessConnector } from './harness/connect.ts';
+import { harnessLinks } from './harness/link.ts';
 import { harnessLaunch, prepareHarness } from './harness/launch.ts';
 import { openEgress } from './open-egress.ts';
 import { openSandboxDriver } from './open-sandbox-driver.ts';
@@ -76,10 +76,10 @@ export interface Service {
   /** Takes up what an earlier process left, and begins to work. */
   start(): Promise<void>;
   /**
-   * Lets requests and turns end, at most `graceMs`, and closes everything but the database.
-   * Resolves, however that went, with what did not end in order.
+   * Lets requests and turns end, at most `graceMs`, and closes everything but the database. `mayLeave`: turns that have
+   * not ended go on in detached sandboxes. Resolves, however that went, with what did not end in order.
    */
-  stop(graceMs: number): Promise<string[]>;
+  stop(graceMs: number, mayLeave?: boolean): Promise<string[]>;
 }
 
 const HOUR_MS = 3_600_000;
@@ -230,7 +230,9 @@ export async function compose(
     waitForActive: work.waitForActive,
     nodeId,
     driver: sandboxDriver,
-    connect: harnessConnector({ log }),
+    openLink: harnessLinks({ log }),
+    isDetached: await isDetached(config, sandboxDriver),
+    freezeAfterMs: config.sandbox.freezeAfterSeconds === 0 ? null : config.sandbox.freezeAfterSeconds * 1000,
     launch: (input) => harnessLaunch(prepared, input),
     gateway: () => gateway,
     repos,
@@ -338,11 +340,11 @@ export async function compose(
           .catch((error: unknown) => log.warn('Old answers could not be purged.', { error }));
       }, HOUR_MS).unref();
     },
-    stop(graceMs) {
+    stop(graceMs, mayLeave = false) {
       clearInterval(purge);
       // No new work first; the streams of running turns stay until those have ended.
       const steps: EndStep[] = [
-        ['turns and sandboxes', () => runtime.drain(graceMs), graceMs + 10_000],
+        ['turns and sandboxes', () => runtime.drain(graceMs, mayLeave), graceMs + 10_000],
         ['sandbox driver', () => sandboxDriver.close(), END_MS],
         ['listener', () => listener.close(2_000), END_MS],
         ['events', () => hub.drain(), END_MS],
@@ -368,6 +370,18 @@ function egressGauges(proxy: Egress): Record<string, number> {
     berth_egress_sent_bytes_total: sentBytes,
     berth_egress_received_bytes_total: receivedBytes,
   };
+}
+
+/** Somebody who starts the service from a terminal does not expect anything to be left of it. */
+async function isDetached(config: Config, driver: SandboxDriver): Promise<boolean> {
+  if (config.detach === 'never' || (config.detach === 'auto' && process.stdin.isTTY)) return false;
+  const { usable, detached } = await driver.capabilities();
+  if (config.detach === 'always' && usable && !detached) {
+    throw new ConfigError(
+      `BERTH_DETACH: sandboxes of the ${driver.name} driver end with the service; use auto or never.`,
+    );
+  }
+  return detached;
 }
 
 /** Sandboxes, and as root PostgreSQL, run as other users, who must be able to pass through. */

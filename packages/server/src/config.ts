@@ -47,6 +47,8 @@ export interface Config {
     pids: number;
     diskMb: number;
     idleSeconds: number;
+    /** After so long without use a sandbox is frozen; 0 = never. */
+    freezeAfterSeconds: number;
     /** Sandboxes that this node keeps at once, running turns or warm. */
     max: number;
   };
@@ -57,6 +59,8 @@ export interface Config {
   runMaxAttempts: number;
   leaseSeconds: number;
   drainSeconds: number;
+  /** Whether sandboxes live on when the service ends: `auto` = unless it was started from a terminal. */
+  detach: 'auto' | 'always' | 'never';
   logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent';
   paths: {
     bootstrapKey: string;
@@ -180,6 +184,11 @@ const vars = {
     '300',
     'Seconds without a turn after which a sandbox is stopped, 1 to 86400.',
   ),
+  freezeAfter: declare(
+    'BERTH_FREEZE_AFTER_SECONDS',
+    '30',
+    'Seconds without use after which the processes of a sandbox are frozen until the next use, 0 to 86400; 0 = never.',
+  ),
   sandboxMax: declare('BERTH_MAX_SANDBOXES', '64', 'Sandboxes kept at once on this node, 1 to 10000.'),
   maxActiveAgents: declare(
     'BERTH_MAX_ACTIVE_AGENTS',
@@ -203,6 +212,11 @@ const vars = {
     'Seconds after which another node takes over the turns of a dead one, 2 to 300.',
   ),
   drain: declare('BERTH_DRAIN_SECONDS', '30', 'Seconds that running turns get to end on SIGTERM, 0 to 3600.'),
+  detach: declare(
+    'BERTH_DETACH',
+    'auto',
+    'Whether running turns go on while the service is restarted: always, never, or auto = unless it was started from a terminal.',
+  ),
   logLevel: declare('BERTH_LOG_LEVEL', 'info', 'debug, info, warn, error or silent.'),
 };
 
@@ -308,6 +322,7 @@ export function readConfig(env: Env): Config {
       cpus: number('BERTH_SANDBOX_CPUS', vars.sandboxCpus(env), 1, 0.1, 256, false),
       pids: number('BERTH_SANDBOX_PIDS', vars.sandboxPids(env), 256, 32, 32_768),
       diskMb: number('BERTH_SANDBOX_DISK_MB', vars.sandboxDisk(env), 2048, 16, 1_048_576),
+      freezeAfterSeconds: number('BERTH_FREEZE_AFTER_SECONDS', vars.freezeAfter(env), 30, 0, 86_400),
       idleSeconds: number('BERTH_SANDBOX_IDLE_SECONDS', vars.sandboxIdle(env), 300, 1, 86_400),
       max: number('BERTH_MAX_SANDBOXES', vars.sandboxMax(env), 64, 1, 10_000),
     },
@@ -316,6 +331,7 @@ export function readConfig(env: Env): Config {
     runTimeoutSeconds: number('BERTH_RUN_TIMEOUT_SECONDS', vars.runTimeout(env), 3600, 1, 86_400),
     runMaxAttempts: number('BERTH_RUN_MAX_ATTEMPTS', vars.runAttempts(env), 3, 1, 10),
     leaseSeconds: number('BERTH_LEASE_SECONDS', vars.lease(env), 10, 2, 300),
+    detach: oneOf('BERTH_DETACH', vars.detach(env), 'auto', ['auto', 'always', 'never']),
     drainSeconds: number('BERTH_DRAIN_SECONDS', vars.drain(env), 30, 0, 3600),
     logLevel: oneOf('BERTH_LOG_LEVEL', vars.logLevel(env), 'info', [
       'debug',

@@ -34,7 +34,7 @@ async function serveLocked(given: Config, env: NodeJS.ProcessEnv, log: Logger): 
     announce(config, service, address);
     const why = await stopRequested(env, log);
     log.info('Stopping.', { why, graceSeconds: config.drainSeconds });
-    const failed = await service.stop(config.drainSeconds * 1000);
+    const failed = await service.stop(config.drainSeconds * 1000, why === 'SIGTERM');
     return failed.length === 0 ? 0 : 1;
   } catch (error) {
     if (service) await service.stop(0);

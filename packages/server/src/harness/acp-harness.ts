@@ -1,10 +1,21 @@
-import type { HarnessConnection, TurnRequest, TurnResult } from '../domain/ports/harness.ts';
+import { newId } from '../domain/ids.ts';
+import type {
+  AdoptedHarness,
+  HarnessConnection,
+  ResumedTurn,
+  TurnRequest,
+  TurnResult,
+} from '../domain/ports/harness.ts';
+import { Acknowledgements } from './acknowledgements.ts';
 import { boundedText, isRecord } from './clean.ts';
 import type { Json } from './clean.ts';
-import type { Channel, HarnessCapabilities } from './channel.ts';
+import type { Channel, HarnessCapabilities, LinePlace } from './channel.ts';
+import type { Notes } from './control/endpoint.ts';
 import { failedTurn, HarnessError } from './harness-error.ts';
+import { OpenTurn } from './open-turn.ts';
 import { historyPreamble, resumePreamble } from './preamble.ts';
-import { TurnUpdates } from './turn-updates.ts';
+import { readNotes, sessionNote } from './session-notes.ts';
+import type { SessionNote } from './session-notes.ts';
 
 const sessionTimeoutMs = 60_000;
 /** A harness that does not stop within it loses its session; the turn is over for the caller. */
@@ -20,7 +31,7 @@ interface Session {
   conversationId: string;
   /** Goes in front of the first prompt, for a harness that cannot take history. */
   preamble: string;
-  turn: { request: TurnRequest; updates: TurnUpdates; openPermissions: number } | null;
+  turn: OpenTurn | null;
 }
 
 /** The runner's view of one harness process: conversations are its sessions. */
@@ -31,20 +42,59 @@ export class AcpHarness implements HarnessConnection {
   /** By conversation, the least recently used first. */
   readonly #sessions = new Map<string, Session>();
   readonly #byId = new Map<string, Session>();
+  readonly #acknowledgements: Acknowledgements;
 
   constructor(channel: Channel, capabilities: HarnessCapabilities, workspace: string) {
     this.#workspace = workspace;
     this.#channel = channel;
     this.#capabilities = capabilities;
-    channel.onUpdate = (sessionId, update, lineChars) => {
+    this.#acknowledgements = new Acknowledgements(channel);
+    channel.onUpdate = (sessionId, update, line) => {
       const turn = this.#byId.get(sessionId)?.turn;
-      turn?.updates.take(update, lineChars);
+      turn?.take(update, line);
       return turn !== undefined && turn !== null;
     };
-    channel.onPermission = (params) => this.#permission(params);
+    channel.onPermission = (id, params, line) => this.#permission(id, params, line);
     channel.onRecord = async (params) => {
       await this.#byId.get(`${params['sessionId']}`)?.turn?.request.onRecord();
       return {};
+    };
+    channel.onLine = (end) => this.#acknowledgements.handled(end);
+  }
+
+  /** Takes up what an earlier process of the service left in the launcher. `begin` lets the harness speak. */
+  adopted(notes: Notes, launcherReceived: number, begin: () => void): AdoptedHarness {
+    const known = readNotes(notes);
+    for (const { conversationId, sessionId } of known) {
+      if (this.#byId.has(sessionId)) continue;
+      const session: Session = { id: sessionId, conversationId, preamble: '', turn: null };
+      this.#sessions.set(conversationId, session);
+      this.#byId.set(sessionId, session);
+    }
+    // A prompt that did not arrive whole was not begun.
+    const begun = known.filter(({ turn }) => turn !== null && turn.promptEnd <= launcherReceived);
+    const resumed = new Set<string>();
+    return {
+      connection: this,
+      unfinished: begun.map(({ conversationId, turn }) => ({
+        conversationId,
+        runId: turn!.runId,
+        attempt: turn!.attempt,
+        requestIds: Object.keys(turn!.asked),
+      })),
+      resume: (turn) => {
+        resumed.add(turn.conversationId);
+        return this.#resume(
+          turn,
+          begun.find((note) => note.conversationId === turn.conversationId)!,
+        );
+      },
+      begin: () => {
+        begin();
+        for (const note of known) {
+          if (note.turn !== null && !resumed.has(note.conversationId)) this.closeSession(note.conversationId);
+        }
+      },
     };
   }
 
@@ -69,6 +119,7 @@ export class AcpHarness implements HarnessConnection {
     const session = this.#sessions.get(conversationId);
     if (!session) return;
     this.#forget(session);
+    this.#channel.note(sessionNote(conversationId), null);
     if (this.#capabilities.close) {
       this.#channel.peer.request('session/close', { sessionId: session.id }).catch(() => undefined);
     } else if (session.turn) {
@@ -121,22 +172,52 @@ export class AcpHarness implements HarnessConnection {
 
   async #run(session: Session, request: TurnRequest): Promise<TurnResult> {
     const { peer } = this.#channel;
+    this.#channel.forgive();
+    const id = peer.newId();
+    const answer = peer.request('session/prompt', this.#promptParams(session, request), id);
+    session.preamble = '';
+    const { runId, attempt } = request;
+    const promptEnd = this.#channel.written();
+    const note: SessionNote = {
+      conversationId: session.conversationId,
+      sessionId: session.id,
+      turn: { runId, attempt, promptId: id, promptEnd, asked: {} },
+    };
+    return this.#follow(session, new OpenTurn(this.#channel, note, request, []), answer);
+  }
+
+  async #resume(request: ResumedTurn, note: SessionNote): Promise<TurnResult> {
+    const { peer } = this.#channel;
+    const session = this.#byId.get(note.sessionId)!;
+    const answer = peer.expect(note.turn!.promptId);
+    const turn = new OpenTurn(this.#channel, note, request, request.tools, request.told);
+    for (const [requestId, rpcId] of Object.entries(note.turn!.asked)) {
+      void request.onAskedBefore(requestId).then((optionId) => turn.answered(requestId, rpcId, optionId));
+    }
+    try {
+      return await this.#follow(session, turn, answer);
+    } catch (error) {
+      return request.signal.aborted ? { outcome: 'cancelled' } : failedTurn(error);
+    }
+  }
+
+  async #follow(session: Session, turn: OpenTurn, answer: Promise<Json>): Promise<TurnResult> {
+    const { peer } = this.#channel;
+    const { signal } = turn.request;
+    session.turn = turn;
+    turn.writeNote();
+    this.#acknowledgements.begin(turn.request);
+    const cancel = () => peer.notify('session/cancel', { sessionId: session.id });
     const excess = Promise.withResolvers<never>();
     // Whoever waits for it may have left already.
     excess.promise.catch(() => undefined);
-    const updates = new TurnUpdates(request.onUpdate, (why) => {
+    turn.onExcess = (why) => {
       // What it still tells belongs to no turn any more, and is not listened to for long.
-      peer.notify('session/cancel', { sessionId: session.id });
+      cancel();
       this.#forget(session);
       excess.reject(new HarnessError('harness_error', `${why} The turn was ended.`));
-    });
-    session.turn = { request, updates, openPermissions: 0 };
-    this.#channel.forgive();
-    const answer = peer.request('session/prompt', this.#promptParams(session, request));
-    session.preamble = '';
-    const cancelled = cancelDeadline(request.signal, () =>
-      peer.notify('session/cancel', { sessionId: session.id }),
-    );
+    };
+    const cancelled = cancelDeadline(signal, cancel);
     try {
       const result = await Promise.race([answer, cancelled.tooLate, excess.promise]);
       if (result === null) {
@@ -144,14 +225,15 @@ export class AcpHarness implements HarnessConnection {
         this.#forget(session);
         return { outcome: 'cancelled' };
       }
-      return request.signal.aborted ? { outcome: 'cancelled' } : turnResult(result['stopReason']);
+      return signal.aborted ? { outcome: 'cancelled' } : turnResult(result['stopReason']);
     } catch (error) {
       answer.catch(() => undefined);
       throw error;
     } finally {
       cancelled.clear();
-      updates.end();
+      turn.end();
       session.turn = null;
+      this.#acknowledgements.end(turn.request);
       this.#evict(session);
     }
   }
@@ -165,9 +247,9 @@ export class AcpHarness implements HarnessConnection {
     return params;
   }
 
-  async #permission(params: Json): Promise<Json> {
+  async #permission(id: string | number, params: Json, line: LinePlace): Promise<Json> {
     const turn = this.#byId.get(`${params['sessionId']}`)?.turn;
-    if (!turn || turn.openPermissions >= maxOpenPermissions || !turn.updates.mayRecord()) {
+    if (!turn || turn.openPermissions >= maxOpenPermissions || !turn.mayRecord(line)) {
       return { outcome: { outcome: 'cancelled' } };
     }
     const toolCall = isRecord(params['toolCall']) ? params['toolCall'] : {};
@@ -179,18 +261,14 @@ export class AcpHarness implements HarnessConnection {
       name: boundedText(option['name'], 200),
       kind: boundedText(option['kind'], 50),
     }));
-    // A call that was only announced here is shown like any other.
-    if (typeof toolCall['toolCallId'] === 'string')
-      turn.updates.take({ ...toolCall, sessionUpdate: 'tool_call_update' }, 0);
-    turn.openPermissions += 1;
-    const asked = turn.request.onPermission({
+    const request = {
+      requestId: newId(),
       toolCallId: boundedText(toolCall['toolCallId'], 200),
       title: boundedText(toolCall['title'], 500),
       options,
-    });
-    const optionId = await asked.finally(() => (turn.openPermissions -= 1));
-    const isOffered = options.some((option) => option.optionId === optionId);
-    return { outcome: isOffered ? { outcome: 'selected', optionId } : { outcome: 'cancelled' } };
+    };
+    const optionId = await turn.ask(id, request, toolCall, line);
+    return { outcome: optionId === null ? { outcome: 'cancelled' } : { outcome: 'selected', optionId } };
   }
 
   /**

@@ -1,5 +1,8 @@
+import type { RunningSandbox } from '../domain/ports/sandbox.ts';
 import type { Json } from './clean.ts';
-import type { RpcPeer } from './rpc-peer.ts';
+import type { Endpoint, Notes } from './control/endpoint.ts';
+import { exitError, HarnessError } from './harness-error.ts';
+import { RpcPeer } from './rpc-peer.ts';
 
 export interface HarnessCapabilities {
   /** Takes earlier turns and interrupted attempts as such (docs/design/sandbox-launch.md). */
@@ -8,18 +11,123 @@ export interface HarnessCapabilities {
   close: boolean;
 }
 
+export interface LinePlace {
+  chars: number;
+  /** The position of the byte after it. */
+  end: number;
+}
+
 /** Everything that an `AcpHarness` talks to. */
 export interface Channel {
   peer: RpcPeer;
   /** False: it is of no turn. */
-  onUpdate: (sessionId: string, update: unknown, lineChars: number) => boolean;
-  onPermission: (params: Json) => Promise<Json>;
+  onUpdate: (sessionId: string, update: unknown, line: LinePlace) => boolean;
+  onPermission: (id: string | number, params: Json, line: LinePlace) => Promise<Json>;
   /** The harness waits until what it told is on record (docs/design/sandbox-launch.md). */
   onRecord: (params: Json) => Promise<Json>;
+  /** A line was handled. */
+  onLine: (end: number) => void;
+  /** The position after the last line that was written to the harness. */
+  written: () => number;
+  /** The line that ends there may not be acknowledged until the answer is called. */
+  hold: (end: number) => () => void;
+  /** The end of the first line that is held; Infinity when there is none. */
+  firstHeld: () => number;
+  /** Nobody needs the lines before it any more. */
+  ack: (position: number) => void;
+  /** What the next process of the service is to know; null forgets it. */
+  note: (key: string, value: unknown) => void;
   /** A turn begins: what was said beside the others is forgotten. */
   forgive: () => void;
   /** Ends all open requests with the error. */
   fail: (error: Error) => void;
   /** No more input for the harness. */
   end: () => void;
+}
+
+/** Banners of a wrapper script are forgiven, a stream of something else is not. */
+const maxJunkLines = 100;
+/**
+ * What a harness may say beside its turns (chunks that come late, methods that we do not have) since its last turn began.
+ * Each message costs the host time whatever is in it, and all agents share the host.
+ */
+const maxNoiseChars = 16 * 1024 * 1024;
+const noiseLineChars = 256;
+
+export function openChannel(
+  endpoint: Endpoint,
+  sandbox: RunningSandbox,
+  launcherNotes: () => Promise<string>,
+  onHello: (notes: Notes) => void,
+): { channel: Channel } {
+  let junk = 0;
+  let noiseChars = 0;
+  let line: LinePlace = { chars: 0, end: 0 };
+  const held = new Set<number>();
+  const breakOff = (message: string) => {
+    peer.fail(new HarnessError('harness_error', message));
+    // A harness that does not speak the protocol cannot be driven any more: whoever keeps the sandbox sees it end.
+    void sandbox.kill();
+  };
+  const noise = () => {
+    noiseChars += line.chars + noiseLineChars;
+    if (noiseChars > maxNoiseChars) breakOff('The harness wrote too much outside of its turns.');
+  };
+  const request = (method: string, params: Json, id: string | number): Promise<Json> | null => {
+    // Counted although it may be of a turn: each one is answered, whatever it asks for.
+    noise();
+    if (method === 'session/request_permission') return channel.onPermission(id, params, line);
+    if (method !== '_berth.dev/record') return null;
+    return channel.onRecord(params).finally(channel.hold(line.end));
+  };
+  const peer = new RpcPeer({
+    write: (text) => endpoint.write(text),
+    onNotification: (method, params) => {
+      const isOfTurn =
+        method === 'session/update' && channel.onUpdate(`${params['sessionId']}`, params['update'], line);
+      if (!isOfTurn) noise();
+    },
+    onRequest: request,
+    onJunk: () => {
+      if (++junk === maxJunkLines)
+        breakOff('The harness wrote something else than Agent Client Protocol to its output.');
+    },
+  });
+  const channel: Channel = {
+    peer,
+    onUpdate: () => false,
+    onPermission: async () => ({ outcome: { outcome: 'cancelled' } }),
+    onRecord: async () => ({}),
+    onLine: () => undefined,
+    written: () => endpoint.written,
+    hold(end) {
+      held.add(end);
+      return () => void held.delete(end);
+    },
+    firstHeld: () => held.values().next().value ?? Infinity,
+    ack: (position) => endpoint.ack(position),
+    note: (key, value) => endpoint.note(key, value),
+    forgive: () => (noiseChars = 0),
+    fail: (error) => {
+      endpoint.close();
+      peer.fail(error);
+    },
+    end: () => endpoint.end(),
+  };
+  endpoint.events = {
+    onLine: (text, end) => {
+      line = { chars: text.length, end };
+      peer.line(text);
+      channel.onLine(end);
+    },
+    onHello,
+    onBroken: breakOff,
+  };
+  void sandbox.exited.then(async (exit) => {
+    // What it told before its end may still be on the way.
+    await endpoint.drained();
+    peer.fail(exitError(exit, await launcherNotes()));
+    endpoint.close();
+  });
+  return { channel };
 }

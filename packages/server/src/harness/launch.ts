@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { stripTypeScriptTypes } from 'node:module';
+import { createRequire, stripTypeScriptTypes } from 'node:module';
 import { join } from 'node:path';
 import type { HarnessLaunch, HarnessLaunchInput } from '../domain/ports/harness.ts';
 import { reachableNodeDir } from './node-dir.ts';
@@ -34,7 +34,12 @@ export async function prepareHarness(options: {
     name: name.replace(/\.ts$/, '.mjs'),
     text: stripTypes(source).replace(/(from|import\()(\s*'\.\/[\w-]+)\.ts'/g, "$1$2.mjs'"),
   }));
-  const hash = createHash('sha256').update(JSON.stringify(scripts)).digest('hex').slice(0, 16);
+  const terminals = await readTerminals();
+  const hash = createHash('sha256')
+    .update(JSON.stringify(scripts))
+    .update(terminals ?? '')
+    .digest('hex')
+    .slice(0, 16);
   const hostPath = join(options.targetDir, `harness-${hash}`);
   await mkdir(options.targetDir, { recursive: true });
   const nodeDir = await reachableNodeDir(options.nodePath ?? process.execPath, options.targetDir);
@@ -42,12 +47,23 @@ export async function prepareHarness(options: {
   const temporary = `${hostPath}.${process.pid}`;
   await mkdir(temporary, { recursive: true, mode: 0o755 });
   for (const { name, text } of scripts) await writeFile(join(temporary, name), text, { mode: 0o644 });
+  if (terminals) await writeFile(join(temporary, 'pty.node'), terminals, { mode: 0o644 });
   await rename(temporary, hostPath).catch(async (error: unknown) => {
     // Another process of the service was faster; its files are the same.
     await rm(temporary, { recursive: true, force: true });
     if (!(await exists(hostPath))) throw error;
   });
   return { hostPath, nodeDir };
+}
+
+/** node-pty's addon for this machine, which the launcher loads when the first terminal is wanted; null = there is none. */
+async function readTerminals(): Promise<Buffer | null> {
+  const name = `@lydell/node-pty-${process.platform}-${process.arch}/pty.node`;
+  try {
+    return await readFile(createRequire(import.meta.url).resolve(name));
+  } catch {
+    return null;
+  }
 }
 
 /** Without the notice that this is experimental, which would be the first line that a person sees of the service. */

@@ -17,7 +17,7 @@ export interface RpcPeerOptions {
   write: (line: string) => void;
   onNotification: (method: string, params: Json) => void;
   /** Resolves with the result; null = there is no such method here. */
-  onRequest: (method: string, params: Json) => Promise<Json> | null;
+  onRequest: (method: string, params: Json, id: string | number) => Promise<Json> | null;
   /** A line that is no JSON-RPC message. */
   onJunk: () => void;
 }
@@ -38,13 +38,33 @@ export class RpcPeer {
     this.#options = options;
   }
 
-  request(method: string, params: Json): Promise<Json> {
+  newId(): number {
+    return this.#nextId++;
+  }
+
+  /** `id`: one of `newId`, by which another peer can take the answer (`expect`). */
+  request(method: string, params: Json, id: number = this.newId()): Promise<Json> {
+    const answer = this.expect(id);
+    if (!this.#failure) this.#send({ jsonrpc: '2.0', id, method, params });
+    return answer;
+  }
+
+  /** The answer to a request that was made already. */
+  expect(id: number): Promise<Json> {
     return new Promise((resolve, reject) => {
       if (this.#failure) return reject(this.#failure);
-      const id = this.#nextId++;
       this.#pending.set(id, { resolve, reject });
-      this.#send({ jsonrpc: '2.0', id, method, params });
     });
+  }
+
+  /** Answers a request that another peer was asked. */
+  answer(id: string | number, result: Json): void {
+    this.#send({ jsonrpc: '2.0', id, result });
+  }
+
+  /** Ids from here on: those of an earlier process may still be answered. */
+  skipTo(id: number): void {
+    this.#nextId = Math.max(this.#nextId, id);
   }
 
   notify(method: string, params: Json): void {
@@ -87,7 +107,7 @@ export class RpcPeer {
 
   async #answer(id: string | number, method: string, params: Json): Promise<void> {
     try {
-      const result = await this.#options.onRequest(method, params);
+      const result = await this.#options.onRequest(method, params, id);
       if (result) this.#send({ jsonrpc: '2.0', id, result });
       else
         this.#send({

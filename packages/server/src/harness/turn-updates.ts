@@ -38,6 +38,14 @@ export class TurnUpdates {
     this.#onExcess = onExcess;
   }
 
+  /** The calls of this turn that another process of the service has told. */
+  restore(tools: readonly ToolUpdate[]): void {
+    for (const tool of tools) {
+      if (tool.phase === 'finished') this.#finished.add(tool.toolCallId);
+      else this.#open.set(tool.toolCallId, tool);
+    }
+  }
+
   /** `lineChars`: how long the line was that it came in. */
   take(update: unknown, lineChars: number): void {
     if (this.#isOver || !isRecord(update) || !this.#check(this.#budget.spendLine(lineChars))) return;

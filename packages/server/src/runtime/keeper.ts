@@ -1,12 +1,25 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isId } from '../domain/ids.ts';
+import { isId, newId } from '../domain/ids.ts';
+import { defaultManifest, type Manifest } from '../domain/manifest.ts';
+import type { AdoptedPlace } from './adopt-turns.ts';
 import { KeptSandbox } from './kept-sandbox.ts';
-import { startSandbox, type SandboxWish, type StartDependencies } from './sandbox-start.ts';
+import { adoptSandbox, type AdoptedSandbox } from './sandbox-adopt.ts';
+import {
+  startSandbox,
+  type SandboxWish,
+  type StartDependencies,
+  type StartedSandbox,
+} from './sandbox-start.ts';
+
+/** How often it is looked for what nobody uses any more. */
+const LOOK_MS = 500;
 
 export interface KeeperOptions extends StartDependencies {
   maxSandboxes: number;
   idleMs: number;
+  /** After so long without use a sandbox is frozen; null = never. */
+  freezeAfterMs: number | null;
 }
 
 /** A turn's hold on a sandbox. */
@@ -29,7 +42,8 @@ export class Keeper {
   /** Sandboxes that exist or are being started. */
   #count = 0;
   #waiters: (() => void)[] = [];
-  #idleTimer: NodeJS.Timeout | null = null;
+  readonly #starting = new Set<string>();
+  #timer: NodeJS.Timeout | null = null;
   #isClosed = false;
 
   constructor(options: KeeperOptions) {
@@ -54,16 +68,45 @@ export class Keeper {
     return this.#queues.has(agentId);
   }
 
-  /** Ends what an earlier process of this node left on the host. */
-  async begin(): Promise<void> {
+  /** Every sandbox that is here, or is being started: of others it is known that they are no use. */
+  get knownIds(): string[] {
+    return [...this.#byId.keys(), ...this.#starting];
+  }
+
+  get all(): KeptSandbox[] {
+    return [...this.#byId.values()];
+  }
+
+  /**
+   * Takes up the sandboxes that an earlier process of this node left, and ends those that cannot be. The harnesses of the
+   * former wait for `begin`.
+   */
+  async begin(): Promise<AdoptedPlace[]> {
     const { driver, records, nodeId, paths } = this.#options;
-    for (const id of await driver.list()) await driver.remove(id);
-    await records.allEnded(nodeId, 'The service was restarted.');
+    const [found, rows] = await Promise.all([driver.list(), records.live(nodeId)]);
+    const rowOf = new Map(rows.map((row) => [row.id, row]));
+    const adopted = await Promise.all(
+      found.map(async (id) => {
+        const row = rowOf.get(id);
+        const sandbox = row && !row.isAbandoned ? await adoptSandbox(this.#options, row) : null;
+        if (!sandbox) await driver.remove(id);
+        return sandbox;
+      }),
+    );
+    const places = adopted.filter((sandbox) => sandbox !== null).map((sandbox) => this.#keepAdopted(sandbox));
+    await records.othersEnded(nodeId, this.knownIds, 'The service was restarted.');
     for (const name of await readdir(paths.run).catch(() => [])) {
-      if (isId(name)) await rm(join(paths.run, name), { recursive: true, force: true });
+      if (isId(name) && !this.#byId.has(name))
+        await rm(join(paths.run, name), { recursive: true, force: true });
     }
-    this.#idleTimer = setInterval(() => this.#endIdle(), Math.min(this.#options.idleMs, 5_000) / 2);
-    this.#idleTimer.unref();
+    this.#timer = setInterval(() => this.#look(), LOOK_MS);
+    this.#timer.unref();
+    return places;
+  }
+
+  /** A turn that an earlier process began in an adopted sandbox. */
+  holdAdopted(kept: KeptSandbox, conversationId: string): Hold {
+    return this.#take(kept, conversationId);
   }
 
   /** Rejects with SandboxStartError, or with the signal's reason. */
@@ -76,7 +119,9 @@ export class Keeper {
       warm.fingerprint === fingerprint(wish) &&
       !this.#queues.has(wish.agentId)
     ) {
-      return this.#take(warm, conversationId);
+      const hold = this.#take(warm, conversationId);
+      if (warm.isFrozen) await warm.use();
+      return hold;
     }
     const before = this.#queues.get(wish.agentId) ?? Promise.resolve();
     const mine = before.then(() => this.#holdInTurn(wish, conversationId, signal));
@@ -99,13 +144,13 @@ export class Keeper {
     await Promise.all([...this.#byId.values()].map((kept) => kept.end(reason)));
   }
 
-  /** No sandbox is started any more. */
-  async close(reason: string): Promise<void> {
+  /** No sandbox is started any more; all end but those in which turns are left for the next process of this node. */
+  async close(reason: string, leaves: (kept: KeptSandbox) => boolean): Promise<void> {
     this.#isClosed = true;
-    if (this.#idleTimer) clearInterval(this.#idleTimer);
+    if (this.#timer) clearInterval(this.#timer);
     this.#wake();
     await Promise.allSettled(this.#queues.values());
-    await this.endAll(reason);
+    await Promise.all(this.all.map((kept) => (leaves(kept) ? kept.leave() : kept.end(reason))));
   }
 
   async #holdInTurn(wish: SandboxWish, conversationId: string, signal: AbortSignal): Promise<Hold> {
@@ -113,39 +158,55 @@ export class Keeper {
       signal.throwIfAborted();
       if (this.#isClosed) throw new Error('The service is stopping.');
       const kept = this.#byAgent.get(wish.agentId);
-      if (kept && kept.canTakeTurns && kept.fingerprint === fingerprint(wish))
-        return this.#take(kept, conversationId);
+      if (kept && kept.canTakeTurns && kept.fingerprint === fingerprint(wish)) {
+        const hold = this.#take(kept, conversationId);
+        await kept.use();
+        return hold;
+      }
       if (kept && !kept.canTakeTurns) await kept.gone;
-      else if (kept && kept.turns.size === 0) await kept.end('Its deployment or settings have changed.');
+      else if (kept && kept.isIdle) await kept.end('Its deployment or settings have changed.');
       else if (kept || !this.#makeRoom()) await this.#changed(signal);
       else return this.#take(await this.#start(wish), conversationId);
     }
   }
 
   async #start(wish: SandboxWish): Promise<KeptSandbox> {
+    const id = newId();
     this.#count += 1;
-    const { agentId } = wish;
+    this.#starting.add(id);
     try {
-      const started = await startSandbox(this.#options, wish);
-      const asked = wish.deployment.manifest.limits.idleSeconds;
-      const idleMs = Math.min(this.#options.idleMs, (asked ?? Infinity) * 1000);
-      const kept = new KeptSandbox(started, { agentId, fingerprint: fingerprint(wish), idleMs });
-      this.#byAgent.set(agentId, kept);
-      this.#byId.set(kept.id, kept);
-      void kept.gone
-        .catch((error: unknown) =>
-          this.#options.log.error('What was left of a sandbox could not be removed.', {
-            sandboxId: kept.id,
-            error: String(error),
-          }),
-        )
-        .then(() => this.#forget(kept));
-      return kept;
+      const started = await startSandbox(this.#options, wish, id);
+      return this.#keep(started, wish.agentId, fingerprint(wish), wish.deployment.manifest);
     } catch (error) {
       this.#count -= 1;
       this.#wake();
       throw error;
+    } finally {
+      this.#starting.delete(id);
     }
+  }
+
+  #keepAdopted(adopted: AdoptedSandbox): AdoptedPlace {
+    const { row, harness } = adopted;
+    this.#count += 1;
+    const key = `${row.deploymentId} ${row.generation}`;
+    return { kept: this.#keep(adopted, row.agentId, key, row.manifest ?? defaultManifest), harness };
+  }
+
+  #keep(started: StartedSandbox, agentId: string, key: string, manifest: Manifest): KeptSandbox {
+    const idleMs = Math.min(this.#options.idleMs, (manifest.limits.idleSeconds ?? Infinity) * 1000);
+    const kept = new KeptSandbox(started, { agentId, fingerprint: key, idleMs });
+    this.#byAgent.set(agentId, kept);
+    this.#byId.set(kept.id, kept);
+    void kept.gone
+      .catch((error: unknown) =>
+        this.#options.log.error('What was left of a sandbox could not be removed.', {
+          sandboxId: kept.id,
+          error: String(error),
+        }),
+      )
+      .then(() => this.#forget(kept));
+    return kept;
   }
 
   #forget(kept: KeptSandbox): void {
@@ -178,17 +239,27 @@ export class Keeper {
     for (const kept of this.#byId.values()) {
       // One that is on its way out makes room by itself.
       if (!kept.canTakeTurns) return false;
-      if (kept.turns.size === 0 && (!oldest || kept.lastUsedMs < oldest.lastUsedMs)) oldest = kept;
+      if (kept.isIdle && (!oldest || kept.lastUsedMs < oldest.lastUsedMs)) oldest = kept;
     }
     void oldest?.end('Its place was needed for another agent.');
     return false;
   }
 
-  #endIdle(): void {
+  /** What nobody uses is frozen after a while, and stopped after a longer one. */
+  #look(): void {
     const nowMs = Date.now();
+    const { freezeAfterMs, log } = this.#options;
     for (const kept of this.#byId.values()) {
-      const isIdle = kept.turns.size === 0 && nowMs - kept.lastUsedMs >= kept.idleMs;
-      if (isIdle && kept.canTakeTurns) void kept.end('It was idle.');
+      if (!kept.isIdle) kept.lastUsedMs = nowMs;
+      const idleMs = nowMs - kept.lastUsedMs;
+      if (!kept.canTakeTurns) continue;
+      if (idleMs >= kept.idleMs) void kept.end('It was idle.');
+      else if (freezeAfterMs !== null && idleMs >= freezeAfterMs && !kept.isFrozen) {
+        kept.freeze().catch((error: unknown) => {
+          kept.isFrozen = false;
+          log.warn('A sandbox could not be frozen.', { sandboxId: kept.id, error: String(error) });
+        });
+      }
     }
   }
 

@@ -1,4 +1,4 @@
-import type { HarnessConnection } from '../domain/ports/harness.ts';
+import type { HarnessConnection, HarnessLink } from '../domain/ports/harness.ts';
 import type { SandboxExit, SandboxStats } from '../domain/ports/sandbox.ts';
 import type { StartedSandbox } from './sandbox-start.ts';
 
@@ -8,6 +8,7 @@ export class KeptSandbox {
   readonly agentId: string;
   readonly fingerprint: string;
   readonly idleMs: number;
+  readonly link: HarnessLink;
   readonly connection: HarnessConnection;
   /** Resolves once nothing of it is left but the volume. */
   readonly gone: Promise<SandboxExit>;
@@ -17,8 +18,11 @@ export class KeptSandbox {
   endedBy: string | null = null;
   isGone = false;
   readonly startedAt = new Date();
+  isFrozen = false;
   lastUsedMs = Date.now();
   readonly #started: StartedSandbox;
+  /** The last change between frozen and running; they follow each other. */
+  #shift: Promise<void> = Promise.resolve();
 
   constructor(started: StartedSandbox, place: { agentId: string; fingerprint: string; idleMs: number }) {
     this.#started = started;
@@ -26,10 +30,10 @@ export class KeptSandbox {
     this.agentId = place.agentId;
     this.fingerprint = place.fingerprint;
     this.idleMs = place.idleMs;
+    this.link = started.link;
     this.connection = started.connection;
     this.gone = started.sandbox.exited.then(async (exit) => {
       this.isGone = true;
-      started.connection.close();
       await started.cleanUp('stopped', this.endedBy ?? `It ended by itself (${exit.reason}).`);
       return exit;
     });
@@ -44,10 +48,49 @@ export class KeptSandbox {
     return !this.isGone && this.endedBy === null;
   }
 
+  /** Nobody uses it: no turn, and no command of the surface. */
+  get isIdle(): boolean {
+    return this.turns.size === 0 && this.link.openCommands === 0;
+  }
+
+  /** Somebody uses it. Resolves when its processes run. */
+  async use(): Promise<void> {
+    this.lastUsedMs = Date.now();
+    if (!this.isFrozen) return this.#shift;
+    this.isFrozen = false;
+    this.#shift = this.#shift.catch(() => undefined).then(() => this.#started.sandbox.thaw());
+    return this.#shift;
+  }
+
+  /** Stops its processes where they are. Nothing of it is lost; the next use goes on. */
+  async freeze(): Promise<void> {
+    if (this.isFrozen || !this.canTakeTurns) return;
+    this.isFrozen = true;
+    this.#shift = this.#shift.then(() => this.#started.sandbox.freeze());
+    return this.#shift;
+  }
+
   /** Ends the whole process tree. Resolves when it is gone. */
   async end(reason: string): Promise<void> {
     this.endedBy ??= reason;
     await this.#started.sandbox.kill();
     await this.gone;
+  }
+
+  /** Lets its processes end by themselves first. */
+  async stop(reason: string, graceMs: number): Promise<void> {
+    if (this.canTakeTurns) {
+      await this.use().catch(() => undefined);
+      this.connection.close();
+    }
+    this.endedBy ??= reason;
+    await this.#started.sandbox.stop(graceMs);
+    await this.gone;
+  }
+
+  /** Lets it live on for the next process of this node. */
+  leave(): void {
+    this.endedBy ??= 'The service ended.';
+    this.#started.leave();
   }
 }

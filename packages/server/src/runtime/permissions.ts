@@ -1,4 +1,3 @@
-import { newId } from '../domain/ids.ts';
 import { cleanText } from '../domain/clean-text.ts';
 import type { PermissionOption } from '../domain/events.ts';
 import type { PermissionRequest } from '../domain/ports/harness.ts';
@@ -27,11 +26,24 @@ export class Permissions {
     return this.#open.size > 0;
   }
 
-  /** Resolves with the chosen option, or null when cancelled. */
-  async ask(request: PermissionRequest): Promise<string | null> {
+  /** Resolves with the chosen option, or null when cancelled. `recorded` is called when the question is on its way to the log. */
+  async ask(request: PermissionRequest, recorded: () => void): Promise<string | null> {
+    try {
+      return await this.#ask(request, recorded);
+    } finally {
+      recorded();
+    }
+  }
+
+  /** An earlier process of the service had put this question to the caller. */
+  askedBefore(requestId: string, toolCallId: string): Promise<string | null> {
+    return new Promise((resolve) => this.#open.set(requestId, { toolCallId, resolve }));
+  }
+
+  async #ask(request: PermissionRequest, recorded: () => void): Promise<string | null> {
     if (this.#isClosed) return null;
     const { runId } = this.#writer.claim;
-    const requestId = newId();
+    const { requestId } = request;
     const toolCallId = cleanText(request.toolCallId);
     const options = request.options.map(({ optionId, name, kind }) => ({
       optionId,
@@ -56,6 +68,7 @@ export class Permissions {
         { type: 'permission.requested', data },
         { type: 'run.awaiting_input', data: { runId, requestId } },
       );
+      recorded();
     });
   }
 

@@ -1,7 +1,14 @@
 import type { RunError } from '../domain/errors.ts';
 import type { Log } from '../domain/log.ts';
 import { defaultManifest, type Manifest } from '../domain/manifest.ts';
-import type { HarnessConnection, TurnResult } from '../domain/ports/harness.ts';
+import type {
+  AdoptedHarness,
+  HarnessConnection,
+  HarnessUpdate,
+  PermissionRequest,
+  ResumedTurn,
+  TurnResult,
+} from '../domain/ports/harness.ts';
 import type { Claim, RunLife } from '../services/run-life.ts';
 import type { TurnHistory } from '../services/turn-history.ts';
 import type { Hold, Keeper } from './keeper.ts';
@@ -29,11 +36,15 @@ const START_TRIES = 3;
 const RETRY_DELAY_MS = 200;
 
 /** Executes one attempt of a run, from its sandbox to its end. Never rejects; every way out settles or gives up. */
-export async function runTurn(deps: RunnerDependencies, turn: Turn): Promise<void> {
+export function runTurn(deps: RunnerDependencies, turn: Turn): Promise<void> {
+  return guarded(deps, turn, () => execute(deps, turn));
+}
+
+async function guarded(deps: RunnerDependencies, turn: Turn, work: () => Promise<void>): Promise<void> {
   const { claim } = turn;
   const log = deps.log.child({ runId: claim.runId, agentId: claim.agentId });
   try {
-    await execute(deps, turn);
+    await work();
   } catch (error) {
     if (turn.signal.aborted) return void (await endStopped(turn).catch(report));
     log.error('A turn failed inside the service.', { error: String(error), stack: (error as Error).stack });
@@ -58,32 +69,84 @@ async function execute(deps: RunnerDependencies, turn: Turn): Promise<void> {
       error: 'The agent has no deployment that is ready; push to its repository or look at its deployments.',
     });
   }
-  const { agentId, orgId, slot, model, generation, conversationId } = claim;
+  const { agentId, orgId, slot, model, generation } = claim;
   const wish = { agentId, orgId, slot, model, generation, deployment };
   const [hold, resume] = await Promise.all([
     holdSandbox(deps, turn, wish),
     claim.attempt > 1 ? deps.history.interrupted(claim.runId) : [],
   ]);
   if (!hold) return;
-  try {
-    turn.permissions = new Permissions(deps.life, turn.writer, deployment.manifest.permissions);
-    const prompt = hold.kept.connection.prompt({
-      conversationId,
+  turn.permissions = new Permissions(deps.life, turn.writer, deployment.manifest.permissions);
+  await follow(deps, turn, hold, (ended) =>
+    hold.kept.connection.prompt({
+      ...callbacks(turn, ended),
       content: claim.content,
       history: () => deps.history.before(claim),
       resume,
-      onUpdate: (update) => turn.log.take(update),
-      onPermission: (request) => turn.permissions!.ask(request),
-      onRecord: () => turn.recorded(),
-      signal: turn.signal,
-    });
-    const result = await stopped(prompt, turn.signal, deps.stopGraceMs ?? STOP_GRACE_MS);
+    }),
+  );
+}
+
+/** From the prompt to the end of the attempt. */
+async function follow(
+  deps: RunnerDependencies,
+  turn: Turn,
+  hold: Hold,
+  prompt: (ended: Promise<void>) => Promise<TurnResult>,
+): Promise<void> {
+  const ended = Promise.withResolvers<void>();
+  try {
+    const result = await stopped(prompt(ended.promise), turn.signal, deps.stopGraceMs ?? STOP_GRACE_MS);
     if (result === 'ignored') await hold.kept.end('A harness did not stop when it was asked to.');
     await conclude(deps, turn, hold, result === 'ignored' ? { outcome: 'cancelled' } : result);
   } finally {
-    if (turn.stopReason === 'lost') closeSession(hold.kept.connection, conversationId);
+    if (turn.stopReason === 'lost') closeSession(hold.kept.connection, turn.claim.conversationId);
     hold.release();
+    ended.resolve();
   }
+}
+
+function callbacks(turn: Turn, ended: Promise<void>) {
+  const { runId, attempt, conversationId } = turn.claim;
+  return {
+    runId,
+    attempt,
+    conversationId,
+    onUpdate: (update: HarnessUpdate) => turn.log.take(update),
+    onTold: (position: number) => turn.log.told(position),
+    onPermission: (request: PermissionRequest, recorded: () => void) =>
+      turn.permissions!.ask(request, recorded),
+    onRecord: () => turn.recorded(),
+    ended,
+    signal: turn.signal,
+  };
+}
+
+/** A turn that an earlier process of the service began, and that its harness goes on with. */
+export interface Resumption {
+  hold: Hold;
+  harness: AdoptedHarness;
+  told: number;
+  tools: ResumedTurn['tools'];
+  asked: { requestId: string; toolCallId: string }[];
+}
+
+/** Executes the rest of an attempt; calls the harness before it returns. Never rejects. */
+export function resumeTurn(deps: RunnerDependencies, turn: Turn, from: Resumption): Promise<void> {
+  const manifest = turn.claim.manifest ?? defaultManifest;
+  const permissions = new Permissions(deps.life, turn.writer, manifest.permissions);
+  turn.permissions = permissions;
+  const toolCallOf = new Map(from.asked.map(({ requestId, toolCallId }) => [requestId, toolCallId]));
+  return guarded(deps, turn, () =>
+    follow(deps, turn, from.hold, (ended) =>
+      from.harness.resume({
+        ...callbacks(turn, ended),
+        told: from.told,
+        tools: from.tools,
+        onAskedBefore: (requestId) => permissions.askedBefore(requestId, toolCallOf.get(requestId) ?? ''),
+      }),
+    ),
+  );
 }
 
 async function deploymentOf(deps: RunnerDependencies, turn: Turn) {

@@ -3,7 +3,8 @@ import type { Cancel } from '../services/cancel.ts';
 import type { Claim, RunLife } from '../services/run-life.ts';
 import type { TurnHistory } from '../services/turn-history.ts';
 import { Keeper, type KeeperOptions } from './keeper.ts';
-import { runTurn, type RunnerDependencies } from './runner.ts';
+import { adoptTurns } from './adopt-turns.ts';
+import { resumeTurn, runTurn, type RunnerDependencies } from './runner.ts';
 import { Scheduler } from './scheduler.ts';
 import type { SandboxHost } from '../services/sandbox-host.ts';
 import { createSandboxHost } from './sandbox-host.ts';
@@ -36,8 +37,11 @@ export interface Runtime {
   start(): Promise<void>;
   /** Cancels an agent's runs, ends its sandbox and deletes its volume. Idempotent. */
   removeAgent(agentId: string): Promise<void>;
-  /** Claims nothing more; turns get `graceMs` to end, what is left goes on with the next start. Then all sandboxes end. */
-  drain(graceMs: number): Promise<void>;
+  /**
+   * Claims nothing more; turns get `graceMs` to end. `mayLeave`: what is left goes on in detached sandboxes, and the next
+   * process of this node takes it up; else it is tried again with the next start. All other sandboxes end.
+   */
+  drain(graceMs: number, mayLeave: boolean): Promise<void>;
   stats(): { runningRuns: number; sandboxes: number };
 }
 
@@ -51,14 +55,15 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
   const keeper = new Keeper(deps);
   const runner: RunnerDependencies = { ...deps, keeper, maxAttempts };
 
-  async function execute(claim: Claim): Promise<void> {
-    const turn = new Turn(life, claim);
-    const { conversationId, runId } = claim;
+  const execute = (claim: Claim) => track(new Turn(life, claim), (turn) => runTurn(runner, turn));
+
+  async function track(turn: Turn, work: (turn: Turn) => Promise<void>): Promise<void> {
+    const { conversationId, runId } = turn.claim;
     turns.set(conversationId, turn);
     byRun.set(runId, turn);
     remember(conversationId, turn);
     try {
-      await runTurn(runner, turn);
+      await work(turn);
     } finally {
       if (turns.get(conversationId) === turn) turns.delete(conversationId);
       if (byRun.get(runId) === turn) byRun.delete(runId);
@@ -105,23 +110,51 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
     log,
   });
 
+  /** Resolves with the sandboxes of the turns that go on without this process. */
+  async function leaveTurns(): Promise<Set<string>> {
+    const places = keeper.all.filter((kept) => kept.turns.size > 0 && kept.canTakeTurns);
+    const left = new Set(places.flatMap((kept) => [...kept.turns]));
+    for (const kept of places) kept.leave();
+    for (const turn of turns.values()) {
+      // One that waits for its sandbox has told nothing yet.
+      if (left.has(turn.claim.conversationId)) await turn.leave();
+      else turn.stop('drain');
+    }
+    return new Set(places.map((kept) => kept.id));
+  }
+
   return {
     host: createSandboxHost({ ...deps, keeper }),
     hooks: createUsageHooks({ life, keeper, turnOf: (id) => lastTurns.get(id) ?? null, log }),
     async start() {
-      await keeper.begin();
-      await upkeep.begin();
+      await life.beat();
+      const places = await keeper.begin();
+      const kept = await adoptTurns(
+        {
+          ...deps,
+          keeper,
+          execute: (turn, from) => scheduler.add(track(turn, () => resumeTurn(runner, turn, from))),
+        },
+        places,
+      );
+      await upkeep.begin(kept);
       scheduler.start();
+      // What was answered or cancelled while nobody listened.
+      await look(null);
     },
     removeAgent: (agentId) => removeAgent(deps, { keeper, turns }, agentId),
-    async drain(graceMs) {
+    async drain(graceMs, mayLeave) {
       scheduler.stop();
       await within(graceMs, scheduler.idle());
-      for (const turn of turns.values()) turn.stop('drain');
-      await scheduler.idle();
-      await keeper.close('The service was stopped.');
+      const left = mayLeave && deps.isDetached ? await leaveTurns() : new Set<string>();
+      if (left.size === 0) {
+        for (const turn of turns.values()) turn.stop('drain');
+        await scheduler.idle();
+      }
+      await keeper.close('The service was stopped.', (kept) => left.has(kept.id));
       await upkeep.close();
-      await life.leave();
+      // The node's sign of life stays for what is left: another one takes it over when nobody comes back.
+      if (left.size === 0) await life.leave();
     },
     stats: () => ({ runningRuns: scheduler.size, sandboxes: keeper.size }),
   };

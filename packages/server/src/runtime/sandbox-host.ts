@@ -1,5 +1,6 @@
 import { DomainError } from '../domain/errors.ts';
 import type { HostedSandbox, SandboxHost } from '../services/sandbox-host.ts';
+import type { KeptSandbox } from './kept-sandbox.ts';
 import type { Keeper } from './keeper.ts';
 import type { RunnerDependencies } from './runner.ts';
 import { SandboxStartError, type StartDependencies } from './sandbox-start.ts';
@@ -28,7 +29,7 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
     }
     return {
       agentId,
-      state: kept.canTakeTurns ? 'running' : 'stopping',
+      state: kept.canTakeTurns ? (kept.isFrozen ? 'frozen' : 'running') : 'stopping',
       sandboxId: kept.id,
       since: kept.startedAt,
       runningTurns: kept.turns.size,
@@ -38,6 +39,11 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
   }
 
   async function start(agentId: string): Promise<HostedSandbox> {
+    await started(agentId);
+    return state(agentId);
+  }
+
+  async function started(agentId: string): Promise<KeptSandbox> {
     const signal = AbortSignal.timeout(START_MS);
     const [target, deployment] = await Promise.all([
       deps.records.target(agentId),
@@ -51,6 +57,7 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
     try {
       const hold = await keeper.hold({ ...target, agentId, deployment }, NOBODY, signal);
       hold.release();
+      return hold.kept;
     } catch (error) {
       if (error instanceof SandboxStartError)
         throw new DomainError('unavailable', error.message, { cause: error });
@@ -59,7 +66,6 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
         retryAfterSeconds: 5,
       });
     }
-    return state(agentId);
   }
 
   async function stop(agentId: string): Promise<HostedSandbox> {
@@ -86,10 +92,28 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
       await keeper.endAgent(agentId, 'It was killed.');
       return state(agentId);
     },
-    async control() {
-      throw new DomainError('unavailable', 'This sandbox has no control channel.');
+    async control(agentId) {
+      const kept = await started(agentId);
+      return {
+        async exec(command) {
+          await kept.use();
+          return kept.link.control.exec(command);
+        },
+      };
     },
-    async *logs() {},
+    async *logs(agentId, { after, follow, signal }) {
+      const kept = keeper.ofAgent(agentId);
+      if (!kept) return;
+      let number = after?.sandboxId === kept.id ? after.number : 0;
+      for (;;) {
+        for (const line of kept.link.log.after(number)) {
+          number = line.number;
+          yield { sandboxId: kept.id, ...line };
+        }
+        if (!follow || signal.aborted || kept.link.log.isClosed) return;
+        await kept.link.log.changed(signal);
+      }
+    },
   };
 }
 

@@ -1,21 +1,21 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { newId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type { Manifest } from '../domain/manifest.ts';
 import type { Egress, SandboxEgress } from '../domain/ports/egress.ts';
 import type {
-  ConnectHarness,
   HarnessConnection,
   HarnessLaunch,
   HarnessLaunchInput,
+  HarnessLink,
+  OpenHarnessLink,
 } from '../domain/ports/harness.ts';
-import type { ModelGateway, ModelWire } from '../domain/ports/model-gateway.ts';
+import type { ModelCaller, ModelGateway, ModelWire } from '../domain/ports/model-gateway.ts';
 import type { Repos } from '../domain/ports/repos.ts';
 import type { RunningSandbox, SandboxDriver, SandboxLimits } from '../domain/ports/sandbox.ts';
 import type { SandboxRecords } from '../services/sandbox-records.ts';
-import { openGatewaySocket, type GatewaySocket } from './gateway-socket.ts';
+import { openGatewaySocket } from './gateway-socket.ts';
 
 /** What a sandbox of an agent is started for. */
 export interface SandboxWish {
@@ -33,7 +33,9 @@ export class SandboxStartError extends Error {}
 export interface StartDependencies {
   nodeId: string;
   driver: SandboxDriver;
-  connect: ConnectHarness;
+  openLink: OpenHarnessLink;
+  /** Whether sandboxes live on when the service ends, for the next process of this node. */
+  isDetached: boolean;
   /** What runs in the sandbox (docs/design/sandbox-launch.md). */
   launch: (input: HarnessLaunchInput) => HarnessLaunch;
   gateway: () => ModelGateway;
@@ -54,7 +56,10 @@ export interface StartDependencies {
 export interface StartedSandbox {
   id: string;
   sandbox: RunningSandbox;
+  link: HarnessLink;
   connection: HarnessConnection;
+  /** Ends what this process has of it, and leaves it running. */
+  leave(): void;
   /** After the process tree is gone: the socket, the folder and the row of it. */
   cleanUp(state: 'stopped' | 'failed', reason: string): Promise<void>;
 }
@@ -76,26 +81,57 @@ export function sandboxLimits(own: StartDependencies['limits'], manifest: Manife
   };
 }
 
+export interface Sockets {
+  link: HarnessLink;
+  egress: SandboxEgress;
+  close(): void;
+}
+
+/** What of a sandbox is of this process: its sockets, in its run directory. A later process opens them anew. */
+export async function openSockets(
+  deps: StartDependencies,
+  runDir: string,
+  caller: ModelCaller,
+): Promise<Sockets> {
+  const { orgId, agentId, sandboxId } = caller;
+  const opened: (() => void)[] = [];
+  // First the channel: a harness whose model call is cut off then knows that the service is going.
+  const close = () =>
+    opened
+      .splice(0)
+      .toReversed()
+      .forEach((end) => end());
+  try {
+    const gatewayPath = join(runDir, 'gateway.sock');
+    const gateway = await openGatewaySocket(gatewayPath, deps.gateway(), caller, deps.maxModelConnections);
+    opened.push(() => gateway.close());
+    const egress = await deps.egress.open({ orgId, agentId, sandboxId }, runDir);
+    opened.push(() => egress.close());
+    const link = await deps.openLink({ socketPath: join(runDir, 'control.sock'), sandboxId });
+    opened.push(() => link.leave());
+    return { link, egress, close };
+  } catch (error) {
+    close();
+    throw error;
+  }
+}
+
 /** Starts a sandbox with its harness, or rejects with SandboxStartError and leaves nothing behind. */
-export async function startSandbox(deps: StartDependencies, wish: SandboxWish): Promise<StartedSandbox> {
+export async function startSandbox(
+  deps: StartDependencies,
+  wish: SandboxWish,
+  id: string,
+): Promise<StartedSandbox> {
   const { records, log } = deps;
-  const id = newId();
   const token = randomBytes(32).toString('base64url');
   const tokenHash = createHash('sha256').update(token).digest('base64url');
   const runDir = join(deps.paths.run, id);
-  let socket: GatewaySocket | null = null;
-  let egress: SandboxEgress | null = null;
+  let sockets: Sockets | null = null;
   let sandbox: RunningSandbox | null = null;
 
-  async function cleanUp(state: 'stopped' | 'failed', reason: string): Promise<void> {
-    socket?.close();
-    egress?.close();
-    await rm(runDir, { recursive: true, force: true });
-    await records.ended(id, state, reason);
-  }
-
+  const cleanUp = cleaner(deps, id, () => sockets?.close());
   try {
-    const { agentId, orgId, deployment } = wish;
+    const { agentId, orgId, deployment, model, generation } = wish;
     await records.starting({
       id,
       orgId,
@@ -103,24 +139,25 @@ export async function startSandbox(deps: StartDependencies, wish: SandboxWish): 
       nodeId: deps.nodeId,
       driver: deps.driver.name,
       deploymentId: deployment.id,
+      model,
+      generation,
       tokenHash,
     });
     await mkdir(runDir, { recursive: true, mode: 0o755 });
-    const gateway = deps.gateway();
     const [secrets, secretKeys] = await Promise.all([
       deps.secrets.valuesForSandbox(agentId),
       deps.secrets.modelKeys(agentId),
       deps.repos.writeArchive(agentId, deployment.commit, join(runDir, 'release.tar')),
     ]);
-    const caller = { orgId, agentId, sandboxId: id, model: wish.model, tokenHash, secretKeys };
-    socket = await openGatewaySocket(join(runDir, 'gateway.sock'), gateway, caller, deps.maxModelConnections);
-    egress = await deps.egress.open({ orgId, agentId, sandboxId: id }, runDir);
+    const caller = { orgId, agentId, sandboxId: id, model, tokenHash, secretKeys };
+    sockets = await openSockets(deps, runDir, caller);
+    const { egress, link } = sockets;
     const limits = sandboxLimits(deps.limits, deployment.manifest);
     const launch = deps.launch({
       agentId,
       commit: deployment.commit,
-      model: wish.model,
-      wire: wireOf(gateway, wish.model),
+      model,
+      wire: wireOf(deps.gateway(), model),
       token,
       command: deployment.manifest.command,
       instructions: deployment.manifest.instructions,
@@ -137,12 +174,12 @@ export async function startSandbox(deps: StartDependencies, wish: SandboxWish): 
       ...launch,
       env: { ...launch.env, ...egress.env },
       limits,
-      detached: false,
+      detached: deps.isDetached,
       transparentEgress: egress.transparent,
     });
-    const connection = await deps.connect(sandbox, { initializeTimeoutMs: INITIALIZE_MS });
+    const connection = await link.connect(sandbox, { initializeTimeoutMs: INITIALIZE_MS });
     await records.running(id);
-    return { id, sandbox, connection, cleanUp };
+    return { id, sandbox, link, connection, leave: sockets.close, cleanUp };
   } catch (error) {
     log.warn('A sandbox did not start.', { sandboxId: id, agentId: wish.agentId, error: String(error) });
     await sandbox?.kill().catch(() => undefined);
@@ -154,6 +191,15 @@ export async function startSandbox(deps: StartDependencies, wish: SandboxWish): 
     );
     throw new SandboxStartError(reasonOf(error), { cause: error });
   }
+}
+
+/** What is to be done after the process tree of a sandbox is gone. */
+export function cleaner(deps: StartDependencies, id: string, close: () => void): StartedSandbox['cleanUp'] {
+  return async (state, reason) => {
+    close();
+    await rm(join(deps.paths.run, id), { recursive: true, force: true });
+    await deps.records.ended(id, state, reason);
+  };
 }
 
 function wireOf(gateway: ModelGateway, model: string): ModelWire {

@@ -130,15 +130,17 @@ export class Scheduler {
     }
   }
 
+  /** Counts what executes already: a turn of an earlier process. */
+  add(execution: Promise<void>): void {
+    const running: Promise<void> = execution.finally(() => {
+      const wasFull = this.#running.size >= this.#options.maxConcurrentRuns;
+      this.#running.delete(running);
+      if (wasFull) this.#poll();
+    });
+    this.#running.add(running);
+  }
+
   #begin(claims: Claim[]): void {
-    for (const claim of claims) {
-      const wasFull = () => this.#running.size >= this.#options.maxConcurrentRuns;
-      const running: Promise<void> = this.#options.execute(claim).finally(() => {
-        const looksAgain = wasFull();
-        this.#running.delete(running);
-        if (looksAgain) this.#poll();
-      });
-      this.#running.add(running);
-    }
+    for (const claim of claims) this.add(this.#options.execute(claim));
   }
 }

@@ -8,6 +8,18 @@ export interface TurnLogOptions {
   append(...events: EventBody[]): void;
   /** Whether somebody reads along: then deltas come sooner. */
   isWatched(): boolean;
+  /** Goes with what was appended last: everything before the position is in it, or in what came before. */
+  told(position: number): void;
+  /** What an earlier process of the service has told of this attempt. */
+  restored?: RestoredLog;
+}
+
+export interface RestoredLog {
+  content: string;
+  /** A tool call came after the last text. */
+  needsBreak: boolean;
+  /** Calls without an end. */
+  openTools: ToolEvent[];
 }
 
 /** Deltas are joined for this long while somebody reads along, and else. The first one that somebody waits for does not. */
@@ -23,6 +35,7 @@ export class TurnLog {
   readonly #openTools = new Map<string, ToolEvent>();
   #content = '';
   #pending = '';
+  #told = 0;
   #pendingType: Delta = 'message.delta';
   #needsBreak = false;
   #hasBegun = false;
@@ -31,6 +44,12 @@ export class TurnLog {
 
   constructor(options: TurnLogOptions) {
     this.#options = options;
+    const { restored } = options;
+    if (!restored) return;
+    this.#content = restored.content;
+    this.#needsBreak = restored.needsBreak;
+    this.#hasBegun = restored.content !== '';
+    for (const tool of restored.openTools) this.#openTools.set(tool.toolCallId, tool);
   }
 
   /** All text of the turn so far. */
@@ -59,6 +78,12 @@ export class TurnLog {
     }
   }
 
+  /** Everything that the harness told before this position of its output was taken. */
+  told(position: number): void {
+    this.#told = position;
+    if (this.#pending === '') this.#options.told(position);
+  }
+
   /** Hands over what waits. */
   flush(): void {
     if (this.#timer) clearTimeout(this.#timer);
@@ -67,6 +92,7 @@ export class TurnLog {
     const { runId, messageId } = this.#options;
     this.#options.append({ type: this.#pendingType, data: { runId, messageId, text: this.#pending } });
     this.#pending = '';
+    this.#options.told(this.#told);
   }
 
   /** The last of it; what still comes is not of this turn. */

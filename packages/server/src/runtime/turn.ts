@@ -3,7 +3,7 @@ import type { RunError } from '../domain/errors.ts';
 import type { RunUsage, TerminalStatus } from '../domain/nouns.ts';
 import type { Claim, LedgerRow, RunLife, RunWriter } from '../services/run-life.ts';
 import { Permissions } from './permissions.ts';
-import { TurnLog } from './turn-log.ts';
+import { TurnLog, type RestoredLog } from './turn-log.ts';
 
 /** Why a turn is stopped before its harness has ended it. */
 export type StopReason = 'cancel' | 'timeout' | 'lost' | 'drain';
@@ -21,7 +21,8 @@ export class Turn {
   stopReason: StopReason | null = null;
   isOver = false;
 
-  constructor(life: RunLife, claim: Claim) {
+  /** `restored`: of an attempt that an earlier process of the service began. */
+  constructor(life: RunLife, claim: Claim, restored?: RestoredLog) {
     this.#life = life;
     this.claim = claim;
     this.writer = life.open(claim);
@@ -32,6 +33,8 @@ export class Turn {
       messageId,
       append: (...events) => this.writer.append(...events),
       isWatched: () => life.isWatched(conversationId),
+      told: (position) => this.writer.told(position),
+      ...(restored && { restored }),
     });
     this.writer.lost.addEventListener('abort', () => this.stop('lost'), { once: true });
     const leftMs = Math.max(0, claim.deadlineAt.getTime() - Date.now());
@@ -81,6 +84,17 @@ export class Turn {
     await this.#end();
     await this.writer.flushed();
     await this.#life.endAttempt(this.claim, { reason, maxAttempts, error, delayMs });
+  }
+
+  /**
+   * This process has no more to do with it: it goes on in its sandbox, and the next process of the node takes it up.
+   * Resolves when all that was told is durable. Its harness is not listened to any more.
+   */
+  async leave(): Promise<void> {
+    this.log.close();
+    this.isOver = true;
+    clearTimeout(this.#deadline);
+    await this.writer.flushed();
   }
 
   /** Without a trace: the run is another owner's. */

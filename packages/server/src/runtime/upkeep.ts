@@ -33,11 +33,10 @@ export class Upkeep {
     this.#options = options;
   }
 
-  /** An earlier process of this node executes nothing any more, so its attempts end at once. */
-  async begin(): Promise<void> {
+  /** An earlier process of this node executes nothing any more, so its attempts end at once, but for what was taken up. */
+  async begin(kept: string[]): Promise<void> {
     const { life, leaseMs, maxAttempts } = this.#options;
-    await life.beat();
-    await life.reap({ isStart: true, maxAttempts });
+    await life.reap({ isStart: true, kept, maxAttempts });
     this.#timer = setInterval(() => {
       this.#round = this.#round.then(() => this.#tick());
     }, leaseMs / 4);
@@ -52,7 +51,7 @@ export class Upkeep {
     const { life, maxAttempts, log, onBuried } = this.#options;
     try {
       if (!(await life.beat())) onBuried();
-      await life.reap({ isStart: false, maxAttempts });
+      await life.reap({ isStart: false, kept: [], maxAttempts });
       await this.#compare();
       for (const run of await life.orphans()) await this.#options.cancel(run);
       if (Date.now() - this.#compactedMs >= COMPACT_EVERY_MS) {

@@ -9,19 +9,20 @@ import type { Doorbell } from '../domain/ports/doorbell.ts';
 import type { Database } from '../store/database.ts';
 import { compactDeltas } from '../store/events.ts';
 import * as lanes from '../store/lanes.ts';
-import type { Claim, LedgerRow, OwnedLane } from '../store/lanes.ts';
+import type { Adopted, Claim, LedgerRow, OwnedLane } from '../store/lanes.ts';
 import { buryNodes, leaveNode, touchNode } from '../store/nodes.ts';
 import * as permissions from '../store/permissions.ts';
 import type { Claimant } from '../store/run-life.ts';
 import { bindDeployment, cancelRequests, orphanedRuns } from '../store/runs.ts';
+import type { OpenPermission } from '../store/permissions.ts';
 import type { RunOutcome } from './api.ts';
 import type { Hub } from './hub.ts';
 import type { Outcomes } from './outcomes.ts';
 import { createPublish, type Publish } from './publish.ts';
 import { createRunWriters, type RunWriter } from './run-writer.ts';
 
-export type { Claim, LedgerRow, OwnedLane } from '../store/lanes.ts';
-export type { AskedPermission } from '../store/permissions.ts';
+export type { Adopted, Claim, LedgerRow, OwnedLane } from '../store/lanes.ts';
+export type { AskedPermission, OpenPermission } from '../store/permissions.ts';
 export type { RunWriter } from './run-writer.ts';
 
 export interface Settlement {
@@ -70,6 +71,8 @@ export interface RunLife {
   offer(): Claimant | null;
   /** What became of the offer; null = nothing was claimed. */
   take(claim: Claim | null): void;
+  /** Goes on with a run that an earlier process of this node began. Null: it is not as given any more. */
+  adopt(lane: Pick<OwnedLane, 'conversationId' | 'epoch'>): Promise<Adopted | null>;
   open(claim: Claim): RunWriter;
   /** False: the lane is another owner's, and nothing was written. */
   settle(writer: RunWriter, settlement: Settlement): Promise<boolean>;
@@ -80,6 +83,8 @@ export interface RunLife {
   cancelPermission(runId: string, requestId: string): Promise<void>;
   /** Those of the runs that somebody wants to stop. */
   cancelRequests(runIds: string[]): Promise<string[]>;
+  /** Questions that wait for an answer, or have one that the harness may not know yet. */
+  openPermissions(runId: string): Promise<OpenPermission[]>;
   answers(runIds: string[]): Promise<{ runId: string; requestId: string; optionId: string }[]>;
   /** Usage that came after its run had ended. */
   recordLateUsage(rows: LedgerRow[]): Promise<void>;
@@ -89,8 +94,8 @@ export interface RunLife {
    * taken for dead meanwhile (or is new).
    */
   beat(): Promise<boolean>;
-  /** Ends the attempts of nodes that are gone, and of this one when it has just been started. */
-  reap(options: { isStart: boolean; maxAttempts: number }): Promise<number>;
+  /** Ends the attempts of nodes that are gone, and of this one when it has just been started, but for the kept conversations. */
+  reap(options: { isStart: boolean; kept: string[]; maxAttempts: number }): Promise<number>;
   /** What the database says that this node executes. */
   owned(): Promise<OwnedLane[]>;
   leave(): Promise<void>;
@@ -162,6 +167,7 @@ export function createRunLife(options: RunLifeOptions): RunLife {
     setExecutor: (given) => void (executor = given),
     offer: () => (executor?.reserve() ? { nodeId, messageId: newId(), runTimeoutMs } : null),
     take: (claim) => executor?.begin(claim),
+    adopt: (lane) => lanes.adoptLane(db, nodeId, lane),
     open: (claim) => writers.open(claim),
 
     async settle(writer, settlement) {
@@ -186,6 +192,7 @@ export function createRunLife(options: RunLifeOptions): RunLife {
     bindDeployment: (runId, deploymentId) => bindDeployment(db, runId, deploymentId),
     askPermission: (asked) => permissions.insertPermission(db, asked),
     cancelPermission: (runId, requestId) => permissions.cancelPermission(db, runId, requestId),
+    openPermissions: (runId) => permissions.openPermissions(db, runId),
     answers: (runIds) => permissions.answeredPermissions(db, runIds),
     cancelRequests: (runIds) => cancelRequests(db, runIds),
     recordLateUsage: (rows) => lanes.recordUsage(db, rows),
@@ -196,10 +203,16 @@ export function createRunLife(options: RunLifeOptions): RunLife {
       doorbell.setPeers(others);
       return wasKnown;
     },
-    async reap({ isStart, maxAttempts }) {
+    async reap({ isStart, kept, maxAttempts }) {
       const errorText = `The service lost the run ${maxAttempts === 1 ? 'once' : `${maxAttempts} times`}; it is not tried again.`;
       const startedNodeId = isStart ? nodeId : null;
-      const events = await lanes.reapLanes(db, { startedNodeId, leaseMs, maxAttempts, errorText });
+      const events = await lanes.reapLanes(db, {
+        startedNodeId,
+        keptConversationIds: kept,
+        leaseMs,
+        maxAttempts,
+        errorText,
+      });
       publish.written(events);
       for (const event of events) this.ready(event.conversationId);
       // After their runs, so that an agent without a node never has a run that executes.

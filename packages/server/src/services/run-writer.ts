@@ -16,9 +16,11 @@ export interface RunWriter {
   readonly claim: Claim;
   /** Aborts when the lane is another owner's: the turn must end without a trace. */
   readonly lost: AbortSignal;
-  /** Written as soon as the write before it is done. */
+  /** Written as soon as the write before it is done. What one tick appends is one write. */
   append(...events: EventBody[]): void;
-  /** The same, with the run's new state. */
+  /** With the next write of it: the run is on record up to this position of its harness's output. */
+  told(position: number): void;
+  /** As `append`, with the run's new state. */
   change(status: 'running' | 'awaiting_input', ...events: EventBody[]): void;
   /** Usage, with its events if the run is not over. `isUrgent`: at once; else with what is written next, soon. */
   addUsage(rows: LedgerRow[], events: EventBody[], isUrgent: boolean): void;
@@ -37,6 +39,7 @@ interface Writer {
   claim: Claim;
   abort: AbortController;
   writeNo: number;
+  told: number | null;
   events: EventBody[];
   ledger: LedgerRow[];
   status: LaneWrite['status'];
@@ -157,6 +160,7 @@ export function createRunWriters(
         claim,
         abort: new AbortController(),
         writeNo: 0,
+        told: null,
         events: [],
         ledger: [],
         status: null,
@@ -172,6 +176,9 @@ export function createRunWriters(
         append(...events) {
           writer.events.push(...events);
           schedule(writer);
+        },
+        told(position) {
+          writer.told = position;
         },
         change(status, ...events) {
           writer.status = status;
@@ -223,6 +230,7 @@ function takeShare(writer: Writer): Share | null {
     epoch: claim.epoch,
     writeNo: writer.writeNo,
     runId: claim.runId,
+    told: writer.told,
     events: writer.events,
     status: end?.status ?? writer.status,
     error: end?.error ?? null,

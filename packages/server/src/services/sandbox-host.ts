@@ -28,7 +28,7 @@ export interface SandboxLogLine {
 
 /**
  * The sandboxes of this host, as the surface sees them; the runtime implements it. Who may ask is checked before. Calls
- * that need a sandbox reject with DomainError (`sandbox_unavailable`, `deployment_missing`, …).
+ * that need a sandbox reject with DomainError: `conflict` without a deployment, `unavailable`, `too_many_sandboxes`.
  */
 export interface SandboxHost {
   state(agentId: string): Promise<HostedSandbox>;

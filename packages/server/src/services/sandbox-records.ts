@@ -1,18 +1,20 @@
 import type { Database } from '../store/database.ts';
 import * as rows from '../store/sandbox-rows.ts';
-import type { SandboxRow, SandboxTarget } from '../store/sandbox-rows.ts';
+import type { LiveSandboxRow, SandboxRow, SandboxTarget } from '../store/sandbox-rows.ts';
 
-export type { SandboxRow } from '../store/sandbox-rows.ts';
+export type { LiveSandboxRow, SandboxRow } from '../store/sandbox-rows.ts';
 
 /** What the keeper writes down about sandboxes, so that nothing on the host is without a row. */
 export interface SandboxRecords {
   starting(row: SandboxRow): Promise<void>;
   running(id: string): Promise<void>;
   ended(id: string, state: 'stopped' | 'failed', reason: string): Promise<void>;
-  /** Those of an earlier process of this node. */
-  allEnded(nodeId: string, reason: string): Promise<void>;
   /** What a sandbox is started for beside its deployment; null when there is no such agent. */
   target(agentId: string): Promise<SandboxTarget | null>;
+  /** What should run on a node. */
+  live(nodeId: string): Promise<LiveSandboxRow[]>;
+  /** Of a node, those that are not among the kept ones; resolves with their number. */
+  othersEnded(nodeId: string, keptIds: string[], reason: string): Promise<number>;
   /** Another node may take the agent from now on. */
   releaseAgent(nodeId: string, agentId: string): Promise<void>;
 }
@@ -22,8 +24,9 @@ export function createSandboxRecords(db: Database): SandboxRecords {
     starting: (row) => rows.insertSandbox(db, row),
     running: (id) => rows.markSandboxRunning(db, id),
     ended: (id, state, reason) => rows.markSandboxEnded(db, id, state, reason),
-    allEnded: (nodeId, reason) => rows.markAllSandboxesEnded(db, nodeId, reason),
     target: (agentId) => rows.sandboxTarget(db, agentId),
+    live: (nodeId) => rows.liveSandboxes(db, nodeId),
+    othersEnded: (nodeId, keptIds, reason) => rows.markOtherSandboxesEnded(db, nodeId, keptIds, reason),
     releaseAgent: (nodeId, agentId) => rows.releaseAgent(db, nodeId, agentId),
   };
 }

@@ -1,8 +1,8 @@
-import type { ConversationEvent } from '../domain/events.ts';
+import type { ConversationEvent, ToolEvent } from '../domain/events.ts';
 import type { HistoryTool, HistoryTurn } from '../domain/ports/harness.ts';
 import type { Database } from '../store/database.ts';
 import { messagesBeforeRun } from '../store/conversations.ts';
-import { eventsOfRun, toolEvents, unansweredText } from '../store/events.ts';
+import { eventsAfter, eventsOfRun, toolEvents, unansweredText } from '../store/events.ts';
 
 /** What a harness is told that does not know a conversation, all of it from the event log. */
 export interface TurnHistory {
@@ -13,11 +13,28 @@ export interface TurnHistory {
    * was nothing.
    */
   interrupted(runId: string): Promise<HistoryTurn[]>;
+  /** What the present attempt of a run has on record. `seq` is that of its `run.started`. */
+  attempt(run: {
+    conversationId: string;
+    runId: string;
+    seq: number;
+    messageId: string;
+  }): Promise<AttemptRecord>;
+}
+
+export interface AttemptRecord {
+  /** The joined deltas of its message. */
+  content: string;
+  /** A tool call came after the last text. */
+  needsBreak: boolean;
+  /** Its calls in the order in which they began, each as it was told last. */
+  tools: { phase: 'started' | 'updated' | 'finished'; event: ToolEvent }[];
 }
 
 /** A harness is given this much at most: the newest turns that fit. What it makes of them is up to it. */
 const MAX_MESSAGES = 400;
 const MAX_CHARS = 2_000_000;
+const PAGE = 1_000;
 /** Of `run.started` in the first turn of a conversation: after `message.created` and `run.queued`. */
 const FIRST_STARTED_SEQ = 3;
 
@@ -58,7 +75,36 @@ export function createTurnHistory(db: Database): TurnHistory {
       const tools = toolsOfEvents(await eventsOfRun(db, runId));
       return tools.length === 0 ? [] : [{ role: 'assistant', content: '', tools }];
     },
+
+    async attempt({ runId, seq, messageId }) {
+      const record: AttemptRecord = { content: '', needsBreak: false, tools: [] };
+      const places = new Map<string, number>();
+      for (let after = seq; ;) {
+        const events = await eventsAfter(db, { runId }, after, PAGE);
+        for (const event of events) addToRecord(record, places, messageId, event);
+        if (events.length < PAGE) return record;
+        after = events.at(-1)!.seq;
+      }
+    },
   };
+}
+
+function addToRecord(
+  record: AttemptRecord,
+  places: Map<string, number>,
+  messageId: string,
+  { type, data }: ConversationEvent,
+): void {
+  if (type === 'message.delta' && data.messageId === messageId) {
+    record.content += data.text;
+    record.needsBreak = false;
+  }
+  if (type !== 'tool.started' && type !== 'tool.updated' && type !== 'tool.finished') return;
+  record.needsBreak = true;
+  const phase = type.slice('tool.'.length) as AttemptRecord['tools'][number]['phase'];
+  const place = places.get(data.toolCallId) ?? record.tools.length;
+  places.set(data.toolCallId, place);
+  record.tools[place] = { phase, event: data };
 }
 
 /** Calls in the order in which they began; one whose end is not in the log may or may not have happened. */

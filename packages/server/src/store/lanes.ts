@@ -95,6 +95,8 @@ export interface LaneWrite {
   /** Counts from 1 in an epoch; a number that was written is not written again. */
   writeNo: number;
   runId: string;
+  /** Up to which position of the harness's output the run is on record with this write; null = as before. */
+  told: number | null;
   events: EventBody[];
   /** Null: as it is. A terminal one settles the run and frees the lane. */
   status: Exclude<RunStatus, 'queued'> | null;
@@ -138,7 +140,8 @@ export async function writeRuns(
       ${lanes.map((lane) => lane.error?.error ?? null)}::text[], ${lanes.map((lane) => lane.message?.id ?? null)}::uuid[],
       ${lanes.map((lane) => lane.message?.content ?? null)}::text[],
       ${lanes.map((lane) => lane.message?.createdAt.toISOString() ?? null)}::text[]::timestamptz[], ${eventLanes}::uuid[], ${offsets}::integer[],
-      ${types}::text[], ${data}::text[], ${ledger.length === 0 ? null : JSON.stringify(ledger)})`;
+      ${types}::text[], ${data}::text[], ${ledger.length === 0 ? null : JSON.stringify(ledger)},
+      ${lanes.map((lane) => lane.told)}::bigint[])`;
   return new Map(
     rows.map((row) => [row.conversation_id, { firstSeq: Number(row.first_seq), isReady: row.is_ready }]),
   );
@@ -157,7 +160,7 @@ async function writeRun(
       ${error?.code ?? null}, ${error?.error ?? null}, ${message?.id ?? null}, ${message?.content ?? null},
       ${message?.createdAt ?? null}, ${events.map((event) => event.type)}::text[],
       ${events.map((event) => JSON.stringify(event.data))}::text[],
-      ${ledger.length === 0 ? null : JSON.stringify(ledger)})`;
+      ${ledger.length === 0 ? null : JSON.stringify(ledger)}, ${lane.told}::bigint)`;
   if (row.first_seq === null) return new Map();
   return new Map([[conversationId, { firstSeq: Number(row.first_seq), isReady: row.is_ready }]]);
 }
@@ -197,6 +200,8 @@ export async function endAttempt(db: Database, attempt: EndedAttempt) {
 export interface ReapRequest {
   /** A node that has just been started, so that what its earlier process held is free; null = none. */
   startedNodeId: string | null;
+  /** Conversations whose turns it has taken up again. */
+  keptConversationIds: string[];
   leaseMs: number;
   maxAttempts: number;
   /** Why a run fails that was lost too often. */
@@ -207,21 +212,63 @@ export interface ReapRequest {
 export async function reapLanes(db: Database, request: ReapRequest) {
   const rows = await db.sql<EventRow[]>`
     select * from reap_lanes(
-      ${request.startedNodeId}, ${request.leaseMs}, ${request.maxAttempts}, ${request.errorText}, ${new Date()})`;
+      ${request.startedNodeId}, ${request.keptConversationIds}::uuid[], ${request.leaseMs}, ${request.maxAttempts}, ${request.errorText}, ${new Date()})`;
   return rows.map(eventOf);
+}
+
+/** A run that goes on in another process of its node, and up to where it is on record. */
+export interface Adopted extends Claim {
+  told: number;
+}
+
+/**
+ * Gives a running lane to the present process of its node, as it is: the same attempt, under an epoch of its own, so that
+ * what the earlier process may still write is refused. Null: it is not as given any more.
+ */
+export async function adoptLane(
+  db: Database,
+  nodeId: string,
+  lane: Pick<OwnedLane, 'conversationId' | 'epoch'>,
+): Promise<Adopted | null> {
+  const [row] = await db.sql<(ClaimRow & { told: bigint })[]>`
+    with l as (
+      update lanes set epoch = epoch + 1, write_no = 0
+        where conversation_id = ${lane.conversationId} and epoch = ${lane.epoch}::bigint and node_id = ${nodeId}
+          and state = 'running'
+        returning conversation_id, epoch, run_id, told
+    )
+    select l.conversation_id as "conversationId", l.epoch::text, l.run_id as "runId", r.org_id as "orgId",
+      r.agent_id as "agentId", r.key_id as "keyId", r.attempt, r.deployment_id as "deploymentId",
+      r.message_id as "messageId", m.content, r.deadline_at as "deadlineAt", r.started_at as "startedAt",
+      r.created_at as "createdAt", r.input_tokens as "inputTokens", r.output_tokens as "outputTokens",
+      r.cost_micros as "costMicros", a.slot, a.model, a.generation, d.commit, d.manifest, l.told,
+      (select max(e.seq) from events e where e.run_id = l.run_id and e.type = 'run.started') as seq
+    from l join runs r on r.id = l.run_id join agents a on a.id = r.agent_id join messages m on m.id = r.user_message_id
+      left join deployments d on d.id = r.deployment_id`;
+  if (!row) return null;
+  const { seq, inputTokens, outputTokens, told } = row;
+  return {
+    ...row,
+    seq: Number(seq),
+    inputTokens: Number(inputTokens),
+    outputTokens: Number(outputTokens),
+    told: Number(told),
+    at: new Date(),
+  };
 }
 
 export interface OwnedLane {
   conversationId: string;
   epoch: string;
   runId: string;
+  attempt: number;
   cancelRequested: boolean;
 }
 
 /** What the database says that a node executes. */
 export async function ownedLanes(db: Database, nodeId: string): Promise<OwnedLane[]> {
   return db.sql<OwnedLane[]>`
-    select l.conversation_id as "conversationId", l.epoch::text, l.run_id as "runId",
+    select l.conversation_id as "conversationId", l.epoch::text, l.run_id as "runId", r.attempt,
       r.cancel_requested_at is not null as "cancelRequested"
     from lanes l join runs r on r.id = l.run_id where l.node_id = ${nodeId} and l.state = 'running'`;
 }

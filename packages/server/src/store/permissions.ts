@@ -37,6 +37,19 @@ export async function answeredPermissions(
     where run_id = any (${runIds}::uuid[]) and option_id is not null`;
 }
 
+export interface OpenPermission {
+  requestId: string;
+  toolCallId: string;
+  isAnswered: boolean;
+}
+
+/** Those of a run that nobody has cancelled. */
+export async function openPermissions(db: Database, runId: string): Promise<OpenPermission[]> {
+  return db.sql<OpenPermission[]>`
+    select request_id as "requestId", tool_call_id as "toolCallId", option_id is not null as "isAnswered"
+    from permissions where run_id = ${runId} and (resolved_at is null or option_id is not null)`;
+}
+
 export async function cancelPermission(db: Database, runId: string, requestId: string): Promise<void> {
   await db.sql`
     update permissions set resolved_at = now()

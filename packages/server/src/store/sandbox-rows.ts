@@ -1,3 +1,4 @@
+import type { Manifest } from '../domain/manifest.ts';
 import type { Database } from './database.ts';
 
 export interface SandboxRow {
@@ -7,14 +8,24 @@ export interface SandboxRow {
   nodeId: string;
   driver: string;
   deploymentId: string;
+  model: string;
+  generation: number;
   tokenHash: string;
+}
+
+/** A sandbox that should run on a node, with what its agent says now. */
+export interface LiveSandboxRow extends SandboxRow {
+  /** The agent is gone, or another node's by now. */
+  isAbandoned: boolean;
+  manifest: Manifest | null;
 }
 
 export async function insertSandbox(db: Database, row: SandboxRow): Promise<void> {
   await db.sql`
-    insert into sandboxes (id, org_id, agent_id, node_id, driver, deployment_id, state, token_hash)
-    values (${row.id}, ${row.orgId}, ${row.agentId}, ${row.nodeId}, ${row.driver}, ${row.deploymentId}, 'starting',
-            ${row.tokenHash})`;
+    insert into sandboxes (id, org_id, agent_id, node_id, driver, deployment_id, model, generation, state,
+      token_hash)
+    values (${row.id}, ${row.orgId}, ${row.agentId}, ${row.nodeId}, ${row.driver}, ${row.deploymentId}, ${row.model},
+      ${row.generation}, 'starting', ${row.tokenHash})`;
 }
 
 export async function markSandboxRunning(db: Database, id: string): Promise<void> {
@@ -33,11 +44,27 @@ export async function markSandboxEnded(
     where id = ${id} and state in ('starting', 'running', 'stopping')`;
 }
 
-/** Those of an earlier process of this node, which has ended. */
-export async function markAllSandboxesEnded(db: Database, nodeId: string, reason: string): Promise<void> {
-  await db.sql`
+/** What should run on a node. */
+export async function liveSandboxes(db: Database, nodeId: string): Promise<LiveSandboxRow[]> {
+  return db.sql<LiveSandboxRow[]>`
+    select s.id, s.org_id as "orgId", s.agent_id as "agentId", s.node_id as "nodeId", s.driver,
+      s.deployment_id as "deploymentId", s.model, s.generation, s.token_hash as "tokenHash", d.manifest,
+      (a.id is null or a.deleted_at is not null or a.node_id is distinct from s.node_id) as "isAbandoned"
+    from sandboxes s left join agents a on a.id = s.agent_id left join deployments d on d.id = s.deployment_id
+    where s.node_id = ${nodeId} and s.state in ('starting', 'running', 'stopping')`;
+}
+
+/** Those of a node that are not among the kept ones. */
+export async function markOtherSandboxesEnded(
+  db: Database,
+  nodeId: string,
+  keptIds: string[],
+  reason: string,
+): Promise<number> {
+  const { count } = await db.sql`
     update sandboxes set state = 'stopped', reason = ${reason}, stopped_at = now()
-    where node_id = ${nodeId} and state in ('starting', 'running', 'stopping')`;
+    where node_id = ${nodeId} and state in ('starting', 'running', 'stopping') and id <> all (${keptIds}::uuid[])`;
+  return count;
 }
 
 export interface SandboxTarget {

@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { harnessConnector } from '../../src/harness/connect.ts';
 import { commit, markDeployed, runTurn } from '../support/harness-fixture.ts';
-import { launchEnv, makePlaces, startLauncher } from '../support/local-harness.ts';
+import { launchEnv, makePlaces, startLinked } from '../support/local-harness.ts';
 import { agentSource, endTurn, startForeign } from '../support/foreign-agent.ts';
-import { silentLog } from '../support/log.ts';
 
 test('an agent of the repository is driven over the same protocol, with history as text before its first prompt', async (t) => {
   const echo = `update(params.sessionId, { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text } }); ${endTurn}`;
@@ -130,13 +128,8 @@ test('an agent that never answers is given up after the time limit', async (t) =
   const places = await makePlaces();
   t.after(places.remove);
   await markDeployed(places);
-  const sandbox = await startLauncher(
-    places,
-    launchEnv('anthropic', commit, { BERTH_HARNESS_COMMAND: '["sleep","600"]' }),
-  );
-  t.after(async () => void (await sandbox.kill()));
-  const connect = harnessConnector({ log: silentLog });
-  await assert.rejects(connect(sandbox, { initializeTimeoutMs: 300 }), /did not answer within 0\.3 s/);
+  const env = launchEnv('anthropic', commit, { BERTH_HARNESS_COMMAND: '["sleep","600"]' });
+  await assert.rejects(startLinked(t, places, env, 300), /did not answer within 0\.3 s/);
 });
 
 test('an agent on the official library is driven, and its cancel arrives', async (t) => {

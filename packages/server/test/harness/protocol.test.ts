@@ -5,9 +5,14 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 import { client, ndJsonStream } from '@agentclientprotocol/sdk';
 import type { ClientContext, SessionNotification } from '@agentclientprotocol/sdk';
-import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
 import { commit, markDeployed, runTurn, startHarness } from '../support/harness-fixture.ts';
-import { launchEnv, makePlaces, relayGateway, startLauncher } from '../support/local-harness.ts';
+import {
+  launchEnv,
+  makePlaces,
+  relayGateway,
+  startLauncher,
+  startWithStreams,
+} from '../support/local-harness.ts';
 import type { Places } from '../support/local-harness.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 import type { Script } from '../support/scripted-model.ts';
@@ -15,7 +20,7 @@ import type { Script } from '../support/scripted-model.ts';
 async function startBare(
   t: TestContext,
   script: Script,
-): Promise<{ sandbox: RunningSandbox; places: Places }> {
+): Promise<{ input: Writable; output: Readable; places: Places }> {
   const places = await makePlaces();
   t.after(places.remove);
   await markDeployed(places);
@@ -23,19 +28,17 @@ async function startBare(
   t.after(model.close);
   const gateway = await relayGateway(places.gatewaySocket, model.url);
   t.after(gateway.close);
-  const sandbox = await startLauncher(places, launchEnv('openai-chat', commit));
-  t.after(async () => void (await sandbox.kill()));
-  return { sandbox, places };
+  return { ...(await startWithStreams(t, places, launchEnv('openai-chat', commit))), places };
 }
 
 async function withLibrary(
-  sandbox: RunningSandbox,
+  { input, output }: { input: Writable; output: Readable },
   work: (agent: ClientContext, updates: SessionNotification[]) => Promise<void>,
 ): Promise<void> {
   const updates: SessionNotification[] = [];
   const stream = ndJsonStream(
-    Writable.toWeb(sandbox.stdin) as WritableStream<Uint8Array>,
-    Readable.toWeb(sandbox.stdout) as unknown as ReadableStream<Uint8Array>,
+    Writable.toWeb(input) as WritableStream<Uint8Array>,
+    Readable.toWeb(output) as unknown as ReadableStream<Uint8Array>,
   );
   await client({ name: 'test' })
     .onNotification('session/update', ({ params }) => void updates.push(params))
@@ -43,12 +46,12 @@ async function withLibrary(
 }
 
 test("the official library's client drives the built-in harness: prompt, tool call, cancel, errors", async (t) => {
-  const { sandbox, places } = await startBare(t, (request, index) => {
+  const { places, ...streams } = await startBare(t, (request, index) => {
     if (index === 0) return { toolCalls: [{ name: 'bash', input: { command: 'echo from the tool' } }] };
     if (index === 1) return { text: ['all ', 'done'] };
     return { text: Array(1000).fill('long '), gapMs: 20 };
   });
-  await withLibrary(sandbox, async (agent, updates) => {
+  await withLibrary(streams, async (agent, updates) => {
     const initialized = await agent.request('initialize', { protocolVersion: 99, clientCapabilities: {} });
     assert.equal(initialized.protocolVersion, 1);
     assert.equal(initialized.agentCapabilities?.loadSession, false);
@@ -78,10 +81,10 @@ test("the official library's client drives the built-in harness: prompt, tool ca
 });
 
 test('junk, unknown methods and odd ids are answered as JSON-RPC wants, and the connection stays usable', async (t) => {
-  const { sandbox } = await startBare(t, () => ({}));
-  const send = (line: string) => sandbox.stdin.write(`${line}\n`);
+  const streams = await startBare(t, () => ({}));
+  const send = (line: string) => streams.input.write(`${line}\n`);
   let output = '';
-  sandbox.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  streams.output.on('data', (chunk: Buffer) => (output += chunk.toString()));
   send('not json');
   send('[]');
   send('{"jsonrpc":"2.0","id":"text id","method":"no/such"}');
@@ -90,7 +93,7 @@ test('junk, unknown methods and odd ids are answered as JSON-RPC wants, and the 
   send('{"jsonrpc":"2.0","method":"no/such"}');
   send('{"jsonrpc":"2.0","id":1,"method":"constructor"}');
   send('{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":1}}');
-  while (!output.includes('"id":2')) await once(sandbox.stdout, 'data');
+  while (!output.includes('"id":2')) await once(streams.output, 'data');
   const answers = output
     .trim()
     .split('\n')

@@ -9,7 +9,7 @@ import type { TestContext } from 'node:test';
 import type { HarnessConnection } from '../../src/domain/ports/harness.ts';
 import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
 import { newId } from '../../src/domain/ids.ts';
-import { harnessConnector } from '../../src/harness/connect.ts';
+import { harnessLinks } from '../../src/harness/link.ts';
 import { harnessLaunch } from '../../src/harness/launch.ts';
 import { fixture, MIB } from '../sandbox/fixture.ts';
 import type { Fixture } from '../sandbox/fixture.ts';
@@ -86,10 +86,13 @@ async function world(t: TestContext, script: Script): Promise<World | null> {
         withheldSecrets: ['ANTHROPIC_API_KEY'],
         memoryBytes: 256 * MIB,
       });
+      const open = harnessLinks({ log: silentLog });
+      const link = await open({ socketPath: join(runDir, 'control.sock'), sandboxId: id });
+      t.after(() => link.leave());
       const sandbox = await sandboxes.driver.start(
         sandboxes.spec(launch.command, { id, runDir, env: launch.env, binds: launch.binds }),
       );
-      const connection = await harnessConnector({ log: silentLog })(sandbox, { initializeTimeoutMs: 30_000 });
+      const connection = await link.connect(sandbox, { initializeTimeoutMs: 30_000 });
       return { sandbox, connection };
     },
   };

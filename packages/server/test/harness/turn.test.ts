@@ -2,11 +2,9 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { harnessConnector } from '../../src/harness/connect.ts';
 import { sandboxToken, startGateway } from '../support/gateway.ts';
 import { commit, markDeployed, runTurn, startHarness } from '../support/harness-fixture.ts';
-import { launchEnv, makePlaces, startLauncher } from '../support/local-harness.ts';
-import { silentLog } from '../support/log.ts';
+import { launchEnv, makePlaces, startLinked } from '../support/local-harness.ts';
 import type { TestedWire } from '../support/harness-fixture.ts';
 import type { ScriptedRequest } from '../support/scripted-model.ts';
 
@@ -198,13 +196,11 @@ test('the demonstration model of the gateway makes the harness run a command and
   t.after(places.remove);
   await markDeployed(places);
   const env = { BERTH_MODEL: 'demo/guide', BERTH_MODEL_TOKEN: sandboxToken };
-  const sandbox = await startLauncher(
+  const { connection } = await startLinked(
+    t,
     { ...places, gatewaySocket: gateway.socketPath },
     launchEnv(wire, commit, env),
   );
-  t.after(async () => void (await sandbox.kill()));
-  const connect = harnessConnector({ log: silentLog, workspace: places.workspace });
-  const connection = await connect(sandbox, { initializeTimeoutMs: 20_000 });
   const turn = await runTurn(connection, 'run: echo out > made; cat made; exit 5');
   assert.deepEqual(turn.result, { outcome: 'completed' });
   assert.equal(await readFile(join(places.workspace, 'made'), 'utf8'), 'out\n');

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { runWorld, send } from '../support/run-world.ts';
+import { newId } from '../../src/domain/ids.ts';
 import type { Script } from '../support/fake-sandbox.ts';
 import { until } from '../support/until.ts';
 
@@ -11,7 +12,10 @@ const options = [
 ];
 
 const asking: Script = async (turn) => {
-  const chosen = await turn.onPermission({ toolCallId: 't1', title: 'rm -rf', options });
+  const chosen = await turn.onPermission(
+    { requestId: newId(), toolCallId: 't1', title: 'rm -rf', options },
+    () => undefined,
+  );
   turn.onUpdate({ kind: 'text', text: `chosen: ${chosen}` });
   return turn.signal.aborted ? { outcome: 'cancelled' } : { outcome: 'completed' };
 };

@@ -12,6 +12,7 @@ function open(isWatched = true) {
     messageId: 'm',
     append: (...more) => void events.push(...more),
     isWatched: () => isWatched,
+    told: () => undefined,
   });
   const text = () => events.flatMap((e) => (e.type === 'message.delta' ? [e.data.text] : [])).join('');
   return { events, log, text };

@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import type {
-  ConnectHarness,
   HarnessConnection,
+  OpenHarnessLink,
   TurnRequest,
   TurnResult,
 } from '../../src/domain/ports/harness.ts';
@@ -101,8 +101,8 @@ export function fakeDriver(): FakeDriver {
 }
 
 /** Connects to fake sandboxes; a turn is what `script` makes of it, or the end of the sandbox. */
-export function fakeConnector(script: Script): ConnectHarness {
-  return async (running) => {
+export function fakeLinks(script: Script): OpenHarnessLink {
+  const connect = async (running: RunningSandbox) => {
     const sandbox = running as FakeSandbox;
     const connection: HarnessConnection = {
       async prompt(turn) {
@@ -120,4 +120,12 @@ export function fakeConnector(script: Script): ConnectHarness {
     };
     return connection;
   };
+  return async () => ({
+    connect,
+    adopt: () => Promise.reject(new Error('There is nothing to take up.')),
+    control: { exec: () => Promise.reject(new Error('There are no commands here.')) },
+    openCommands: 0,
+    log: { after: () => [], changed: async () => undefined, isClosed: false },
+    leave: () => undefined,
+  });
 }

@@ -2,10 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { HarnessConnection } from '../../src/domain/ports/harness.ts';
-import { harnessConnector } from '../../src/harness/connect.ts';
 import { commit, markDeployed } from './harness-fixture.ts';
-import { launchEnv, makePlaces, startLauncher } from './local-harness.ts';
-import { silentLog } from './log.ts';
+import { launchEnv, makePlaces, startLinked } from './local-harness.ts';
 
 /** An agent of a few lines, as somebody could put it into a repository. `lines` answers one message. */
 export function agentSource(answer: string): string {
@@ -38,13 +36,12 @@ export async function startForeign(
   await markDeployed(places);
   await writeFile(join(places.workspace, 'agent.mjs'), source);
   const command = JSON.stringify(options.command ?? ['node', 'agent.mjs']);
-  const sandbox = await startLauncher(
+  const { sandbox, connection } = await startLinked(
+    context,
     places,
     launchEnv('anthropic', commit, { BERTH_HARNESS_COMMAND: command, ...options.env }),
   );
-  context.after(async () => void (await sandbox.kill()));
-  const connect = harnessConnector({ log: silentLog, workspace: places.workspace });
-  return { connection: await connect(sandbox, { initializeTimeoutMs: 20_000 }), exited: sandbox.exited };
+  return { connection, exited: sandbox.exited };
 }
 
 export const endTurn = `say({ id, result: { stopReason: 'end_turn' } });`;

@@ -3,15 +3,14 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type {
   HarnessConnection,
+  HarnessLink,
   HarnessUpdate,
   PermissionRequest,
   TurnRequest,
   TurnResult,
 } from '../../src/domain/ports/harness.ts';
 import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
-import { harnessConnector } from '../../src/harness/connect.ts';
-import { launchEnv, makePlaces, relayGateway, startLauncher } from './local-harness.ts';
-import { silentLog } from './log.ts';
+import { launchEnv, makePlaces, relayGateway, startLinked } from './local-harness.ts';
 import type { Places } from './local-harness.ts';
 import { startScriptedModel } from './scripted-model.ts';
 import type { Script, ScriptedModel } from './scripted-model.ts';
@@ -23,6 +22,7 @@ export interface HarnessFixture {
   places: Places;
   model: ScriptedModel;
   sandbox: RunningSandbox;
+  link: HarnessLink;
   connection: HarnessConnection;
 }
 
@@ -45,11 +45,8 @@ export async function startHarness(
   context.after(model.close);
   const gateway = await relayGateway(places.gatewaySocket, model.url);
   context.after(gateway.close);
-  const sandbox = await startLauncher(places, launchEnv(wire, commit, env));
-  context.after(async () => void (await sandbox.kill()));
-  const connect = harnessConnector({ log: silentLog, workspace: places.workspace });
-  const connection = await connect(sandbox, { initializeTimeoutMs: 20_000 });
-  return { places, model, sandbox, connection };
+  const linked = await startLinked(context, places, launchEnv(wire, commit, env));
+  return { places, model, ...linked };
 }
 
 /** The workspace counts as deployed, so that no archive is needed. */
@@ -81,6 +78,8 @@ export async function runTurn(
   const updates: HarnessUpdate[] = [];
   const permissions: PermissionRequest[] = [];
   const result = await connection.prompt({
+    runId: 'run-1',
+    attempt: 1,
     conversationId: 'conversation-1',
     content,
     resume: [],
@@ -92,9 +91,12 @@ export async function runTurn(
       onUpdate?.(update);
     },
     onRecord: onRecord ?? (async () => {}),
-    onPermission: async (request) => {
+    onTold: () => undefined,
+    ended: Promise.resolve(),
+    onPermission: async (request, recorded) => {
       permissions.push(request);
-      return onPermission ? onPermission(request) : null;
+      recorded();
+      return onPermission ? onPermission(request, () => undefined) : null;
     },
   });
   const text = updates.map((update) => (update.kind === 'text' ? update.text : '')).join('');

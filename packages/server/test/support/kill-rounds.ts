@@ -78,6 +78,7 @@ export async function killRounds(plan: KillPlan): Promise<KillReport> {
   const service = await startService({
     env: {
       BERTH_LEASE_SECONDS: '2',
+      BERTH_DETACH: 'always',
       BERTH_RATE_LIMIT: '100000/60',
       // Kills that come faster than turns end would fail most of them as lost, which proves less than an answer.
       BERTH_RUN_MAX_ATTEMPTS: '10',

@@ -5,10 +5,16 @@ import { chmod, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough, Writable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import type { RunningSandbox, SandboxExit } from '../../src/domain/ports/sandbox.ts';
 import { prepareHarness } from '../../src/harness/launch.ts';
 import type { PreparedHarness } from '../../src/harness/launch.ts';
+import { Endpoint } from '../../src/harness/control/endpoint.ts';
+import { harnessLinks } from '../../src/harness/link.ts';
+import type { HarnessConnection, HarnessLink } from '../../src/domain/ports/harness.ts';
+import { silentLog } from './log.ts';
 
 /** A harness as a plain process on this machine, in the shape of a sandbox: for what needs no isolation. */
 
@@ -18,6 +24,7 @@ export interface Places {
   home: string;
   archive: string;
   gatewaySocket: string;
+  controlSocket: string;
   remove: () => Promise<void>;
 }
 
@@ -31,6 +38,7 @@ export async function makePlaces(): Promise<Places> {
     home: join(root, 'home'),
     archive: join(root, 'release.tar'),
     gatewaySocket: join(root, 'gateway.sock'),
+    controlSocket: join(root, 'control.sock'),
     remove: () => rm(root, { recursive: true, force: true }),
   };
 }
@@ -87,6 +95,56 @@ export async function startLauncher(places: Places, env: Record<string, string>)
   const script = `import { launch } from ${JSON.stringify(`file://${hostPath}/launcher.mjs`)};
     process.exitCode = await launch(${JSON.stringify(places)}, process.env); process.exit();`;
   return startProcess([process.execPath, '--input-type=module', '-e', script], places.workspace, env);
+}
+
+export interface LinkedLauncher {
+  sandbox: RunningSandbox;
+  link: HarnessLink;
+  connection: HarnessConnection;
+}
+
+/** The same, with its control channel: the harness is initialized. */
+export async function startLinked(
+  context: { after(fn: () => unknown): void },
+  places: Places,
+  env: Record<string, string>,
+  initializeTimeoutMs = 20_000,
+): Promise<LinkedLauncher> {
+  const open = harnessLinks({ log: silentLog, workspace: places.workspace });
+  const link = await open({ socketPath: places.controlSocket, sandboxId: 'local' });
+  context.after(() => link.leave());
+  const sandbox = await startLauncher(places, env);
+  context.after(() => sandbox.kill());
+  return { sandbox, link, connection: await link.connect(sandbox, { initializeTimeoutMs }) };
+}
+
+/** The launcher's lines as two streams, for a client that is not ours. */
+export async function startWithStreams(
+  context: { after(fn: () => unknown): void },
+  places: Places,
+  env: Record<string, string>,
+): Promise<{ input: Writable; output: Readable; sandbox: RunningSandbox }> {
+  const endpoint = await Endpoint.open(places.controlSocket);
+  context.after(() => endpoint.close());
+  const output = new PassThrough();
+  const input = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      endpoint.write(chunk.toString());
+      done();
+    },
+    final(done) {
+      endpoint.end();
+      done();
+    },
+  });
+  endpoint.events = {
+    onLine: (line) => output.write(`${line}\n`),
+    onHello: () => endpoint.welcome(),
+    onBroken: (why) => output.destroy(new Error(why)),
+  };
+  const sandbox = await startLauncher(places, env);
+  context.after(() => sandbox.kill());
+  return { input, output, sandbox };
 }
 
 export function startProcess(argv: string[], cwd: string, env: Record<string, string>): RunningSandbox {

@@ -25,7 +25,7 @@ import { createDeploymentStore } from '../../src/store/deployments.ts';
 import { openDoorbell } from '../../src/store/doorbell.ts';
 import { createOrgStore } from '../../src/store/orgs.ts';
 import { testDatabase } from './database.ts';
-import { fakeConnector, fakeDriver, type FakeDriver, type Script } from './fake-sandbox.ts';
+import { fakeDriver, fakeLinks, type FakeDriver, type Script } from './fake-sandbox.ts';
 import { silentLog } from './log.ts';
 
 /** Says the words of the message back, one delta each. */
@@ -80,7 +80,9 @@ async function openReplica(
     leaseMs,
     nodeId,
     driver,
-    connect: fakeConnector(options.script ?? echo),
+    openLink: fakeLinks(options.script ?? echo),
+    isDetached: false,
+    freezeAfterMs: null,
     launch: () => ({ command: ['none'], env: {}, binds: [] }),
     gateway: () => gateway as ModelGateway,
     repos: { writeArchive: async () => {} },
@@ -113,10 +115,10 @@ async function openReplica(
     /** As if the process were gone: it writes nothing more and tells nobody. */
     async crash(): Promise<void> {
       await db.close();
-      await runtime.drain(0).catch(() => undefined);
+      await runtime.drain(0, false).catch(() => undefined);
     },
     async close(): Promise<void> {
-      await runtime.drain(0);
+      await runtime.drain(0, false);
       await doorbell.close();
       await db.close();
     },

@@ -54,7 +54,7 @@ export interface Service {
   logs(): string;
   kill9(): Promise<void>;
   /** SIGTERM, and waits; resolves with the exit code. */
-  stop(): Promise<number | null>;
+  stop(signal?: 'SIGTERM' | 'SIGINT'): Promise<number | null>;
   /** Starts again on the same data and port; stops first when it runs. */
   restart(env?: Record<string, string>): Promise<void>;
   /** Runs a command of the host on the same data; resolves with what it wrote to standard output. */
@@ -116,7 +116,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   }
 
   async function end(): Promise<void> {
-    await halt('SIGTERM');
+    // Nothing may be left of a test, also of one that failed.
+    await halt('SIGINT');
     rmSync(parentDir, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
   }
 
@@ -146,7 +147,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     async kill9() {
       await halt('SIGKILL');
     },
-    stop: () => halt('SIGTERM'),
+    stop: (signal = 'SIGTERM') => halt(signal),
     async restart(changed = {}) {
       await halt('SIGTERM');
       env = { ...env, ...changed };
@@ -171,6 +172,7 @@ function environment(dataDir: string, port: number, more: Record<string, string>
     BERTH_DATA_DIR: dataDir,
     BERTH_PORT: String(port),
     BERTH_LOG_LEVEL: 'debug',
+    BERTH_DETACH: 'never',
     BERTH_DRAIN_SECONDS: '5',
     BERTH_DEFAULT_MODEL: 'demo/guide',
     // Under npm the service ends with its parent; so it does when the test process is killed.

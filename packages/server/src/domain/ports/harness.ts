@@ -2,6 +2,7 @@ import type { PermissionOption, PlanEntry } from '../events.ts';
 import type { RunErrorCode } from '../errors.ts';
 import type { ModelWire } from './model-gateway.ts';
 import type { ReadOnlyBind, RunningSandbox } from './sandbox.ts';
+import type { SandboxControl } from './sandbox-control.ts';
 
 /** What a harness tells during a turn; the runner makes events of it. */
 export type HarnessUpdate =
@@ -20,6 +21,8 @@ export type HarnessUpdate =
   | { kind: 'plan'; entries: PlanEntry[] };
 
 export interface PermissionRequest {
+  /** New, and unique. */
+  requestId: string;
   toolCallId: string;
   title: string;
   options: PermissionOption[];
@@ -42,6 +45,8 @@ export interface HistoryTool {
 }
 
 export interface TurnRequest {
+  runId: string;
+  attempt: number;
   conversationId: string;
   content: string;
   /** Earlier turns, oldest first; used when the harness has no session for the conversation yet. */
@@ -49,11 +54,37 @@ export interface TurnRequest {
   /** What an interrupted attempt of this very turn left; empty on a first attempt. */
   resume: HistoryTurn[];
   onUpdate: (update: HarnessUpdate) => void;
-  /** Answers with the chosen option, or null when cancelled. */
-  onPermission: (request: PermissionRequest) => Promise<string | null>;
+  /**
+   * Everything that the harness has told before this position of its output was handed to `onUpdate` and `onPermission`.
+   * Stored together with it, it is where another process of the service goes on (`ResumedTurn.told`).
+   */
+  onTold: (position: number) => void;
+  /** Answers with the chosen option, or null when cancelled. `recorded` is called when the question is on its way to the log. */
+  onPermission: (request: PermissionRequest, recorded: () => void) => Promise<string | null>;
   /** Resolves when every update so far is durable; rejects when the turn is another owner's by now. */
   onRecord: () => Promise<void>;
+  /** Resolves when the end of this attempt is durable, or nobody will make it so. */
+  ended: Promise<void>;
   signal: AbortSignal;
+}
+
+/** A turn that an earlier process of the service began, and that its harness goes on with. */
+export interface ResumedTurn extends Omit<TurnRequest, 'content' | 'history' | 'resume'> {
+  /** The last position that was stored: what came before it is on record, and is not told again. */
+  told: number;
+  /** The tool calls of this attempt that are on record, each as it was told last. */
+  tools: Extract<HarnessUpdate, { kind: 'tool' }>[];
+  /** An earlier process had put this question: answers as `onPermission` does. */
+  onAskedBefore: (requestId: string) => Promise<string | null>;
+}
+
+/** What the launcher kept of a turn. It comes from inside the sandbox. */
+export interface UnfinishedTurn {
+  conversationId: string;
+  runId: string;
+  attempt: number;
+  /** Questions that the harness waits for. */
+  requestIds: string[];
 }
 
 export type TurnResult =
@@ -69,7 +100,18 @@ export interface HarnessConnection {
   conversationOfSession(sessionId: string): string | null;
   /** Forget a conversation's session. */
   closeSession(conversationId: string): void;
+  /** Asks the harness to end by itself, and ends the channel. */
   close(): void;
+}
+
+/** A harness that an earlier process of the service started. */
+export interface AdoptedHarness {
+  connection: HarnessConnection;
+  unfinished: UnfinishedTurn[];
+  /** Goes on with one of them; before `begin`. */
+  resume(turn: ResumedTurn): Promise<TurnResult>;
+  /** The harness tells what nobody has acknowledged. Turns that were not resumed are cancelled in it. */
+  begin(): void;
 }
 
 /** What a sandbox's first process is started from (docs/design/sandbox-launch.md). */
@@ -98,8 +140,27 @@ export interface HarnessLaunch {
   binds: ReadOnlyBind[];
 }
 
-/** Speaks Agent Client Protocol over the sandbox's stdio. Rejects when the harness does not initialize in time. */
-export type ConnectHarness = (
-  sandbox: RunningSandbox,
-  options: { initializeTimeoutMs: number },
-) => Promise<HarnessConnection>;
+export interface SandboxLogLines {
+  /** The kept lines after a number, oldest first; numbers count from 1. */
+  after(number: number): { number: number; at: Date; text: string }[];
+  /** Resolves when there may be more, or never will be. */
+  changed(signal: AbortSignal): Promise<void>;
+  readonly isClosed: boolean;
+}
+
+/** The host's end of one sandbox's control channel (docs/design/control-channel.md). */
+export interface HarnessLink {
+  /** Waits for the launcher and begins. Rejects when the harness does not initialize in time. */
+  connect(sandbox: RunningSandbox, options: { initializeTimeoutMs: number }): Promise<HarnessConnection>;
+  /** The same for a sandbox of an earlier process. Rejects when its launcher does not come back in time. */
+  adopt(sandbox: RunningSandbox, options: { timeoutMs: number }): Promise<AdoptedHarness>;
+  readonly control: SandboxControl;
+  /** Commands that run now. */
+  readonly openCommands: number;
+  readonly log: SandboxLogLines;
+  /** Leaves the sandbox as it is: its harness goes on, and waits for the next process of the service. */
+  leave(): void;
+}
+
+/** Listens before the sandbox is started. Rejects when it cannot. */
+export type OpenHarnessLink = (place: { socketPath: string; sandboxId: string }) => Promise<HarnessLink>;

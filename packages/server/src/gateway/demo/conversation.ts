@@ -10,6 +10,8 @@ export interface Conversation {
   question: string;
   /** Results of the tools that were called since then, oldest first. */
   results: string[];
+  /** What was shown of the present answer before it was cut off; '' when it was not. */
+  said: string;
   /** Makes a call of the harness's shell; null = the request offers none. */
   shell: { name: string; argumentsFor: (command: string) => object } | null;
 }
@@ -26,8 +28,9 @@ export function readConversation(body: Buffer): Conversation {
     throw new WireError('bad_request', 'The field "messages" must be a list of objects.');
   }
   const last = messages.findLastIndex(
-    (message) => message['role'] === 'user' && !isResumeNotice(textOf(message['content'])),
+    (message) => message['role'] === 'user' && !isNotice(textOf(message['content'])),
   );
+  const sinceResult = messages.slice(Math.max(last, messages.findLastIndex(isResult)) + 1);
   const instructions = messages.filter(
     (message) => message['role'] === 'system' || message['role'] === 'developer',
   );
@@ -39,16 +42,25 @@ export function readConversation(body: Buffer): Conversation {
       .slice(last + 1)
       .filter((message) => message['role'] === 'tool')
       .map((message) => textOf(message['content'])),
+    said: sinceResult
+      .filter((message) => message['role'] === 'assistant')
+      .map((message) => textOf(message['content']))
+      .join(''),
     shell: findShell(request['tools']),
   };
 }
 
+const isResult = (message: Fields): boolean => message['role'] === 'tool';
+
 /**
- * The harness tells a model that takes up an interrupted turn so, after the calls that were made. To these rules it says
- * nothing: they look at the request and at the results that there are.
+ * The harness tells a model so that it takes up an interrupted turn, after the calls that were made, or an answer that
+ * was cut off. To these rules it says nothing: they look at the request and at what there is.
  */
-function isResumeNotice(text: string): boolean {
-  return text.startsWith('The service was interrupted while you worked on this request.');
+function isNotice(text: string): boolean {
+  return (
+    text.startsWith('The service was interrupted while you worked on this request.') ||
+    text.startsWith('Your answer was cut off by a technical interruption.')
+  );
 }
 
 /** Content is a text or a list of parts; parts that are no text say nothing to the guide. */

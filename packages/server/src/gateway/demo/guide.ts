@@ -19,6 +19,23 @@ const maxOutputChars = 16_000;
  * says that text; `slow: <count> <gapMs>` counts up slowly, to see a stream, a cancel or a reconnect at work.
  */
 export function guide(conversation: Conversation): GuideReply {
+  const reply = wholeReply(conversation);
+  return { ...reply, tokens: rest(reply.tokens, conversation.said) };
+}
+
+/** What is left of an answer that was cut off after `said`. */
+function rest(tokens: string[], said: string): string[] {
+  const text = tokens.join('');
+  if (said === '' || !text.startsWith(said)) return tokens;
+  let chars = said.length;
+  return tokens.flatMap((token) => {
+    const left = token.slice(Math.min(chars, token.length));
+    chars -= Math.min(chars, token.length);
+    return left === '' ? [] : [left];
+  });
+}
+
+function wholeReply(conversation: Conversation): GuideReply {
   const commands = commandsIn(conversation.question);
   if (commands.length > 0) return runNext(conversation, commands);
   const said = /^\s*say:[ \t]?([\s\S]*)$/.exec(conversation.question)?.[1];

@@ -109,6 +109,8 @@ create table lanes (
   epoch bigint not null default 0,
   -- The owner's last write, so that one whose answer was lost with the connection is not written twice.
   write_no integer not null default 0,
+  -- Up to which position of its harness's output the present attempt is on record: where another process goes on.
+  told bigint not null default 0,
   next_seq bigint not null default 1,
   last_message_at timestamptz not null default now()
 ) with (fillfactor = 70);
@@ -228,6 +230,9 @@ create table sandboxes (
   node_id uuid not null,
   driver text not null,
   deployment_id uuid,
+  -- What it was started under, so that a later process of its node knows whether it still serves.
+  model text not null,
+  generation integer not null,
   state text not null check (state in ('starting', 'running', 'stopping', 'stopped', 'failed')),
   -- SHA-256 of the token by which the sandbox reaches the model gateway.
   token_hash text not null,

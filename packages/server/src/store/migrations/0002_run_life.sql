@@ -198,7 +198,7 @@ begin
         values (p_conversation, p_org, p_agent, 'running', p_run, p_node, epoch, 4, p_at);
     else
       update lanes l set
-        state = 'running', run_id = p_run, node_id = p_node, epoch = l.epoch + 1, write_no = 0, ready_at = null,
+        state = 'running', run_id = p_run, node_id = p_node, epoch = l.epoch + 1, write_no = 0, told = 0, ready_at = null,
         next_seq = l.next_seq + 3, last_message_at = p_at
         where l.conversation_id = p_conversation
         returning l.next_seq - 3, l.epoch into first_seq, epoch;
@@ -302,7 +302,7 @@ begin
         returning r.*, h.is_retry, a.slot, a.model, a.generation
     ), owned as (
       update lanes l set
-        state = 'running', run_id = b.id, node_id = p_node, epoch = l.epoch + 1, write_no = 0, next_seq = l.next_seq + 1,
+        state = 'running', run_id = b.id, node_id = p_node, epoch = l.epoch + 1, write_no = 0, told = 0, next_seq = l.next_seq + 1,
         ready_at = null, pending = l.pending - case when b.is_retry then 0 else 1 end
         from begun b where l.conversation_id = b.conversation_id
         returning l.conversation_id, l.epoch, l.next_seq - 1 as seq
@@ -328,7 +328,8 @@ end $$;
 create function write_runs(
   p_at timestamptz, p_conversations uuid[], p_epochs bigint[], p_write_nos integer[], p_counts integer[], p_runs uuid[],
   p_statuses text[], p_error_codes text[], p_error_texts text[], p_messages uuid[], p_contents text[],
-  p_message_ats timestamptz[], p_event_lanes uuid[], p_event_offsets integer[], p_event_types text[], p_event_data text[], p_ledger text
+  p_message_ats timestamptz[], p_event_lanes uuid[], p_event_offsets integer[], p_event_types text[], p_event_data text[], p_ledger text,
+  p_told bigint[]
 ) returns table (conversation_id uuid, first_seq bigint, is_ready boolean)
 language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
@@ -341,12 +342,12 @@ begin
     with batch as (
       select *, status in ('completed', 'failed', 'cancelled') as settles
         from unnest(p_conversations, p_epochs, p_write_nos, p_counts, p_runs, p_statuses, p_error_codes, p_error_texts,
-                    p_messages, p_contents, p_message_ats)
+                    p_messages, p_contents, p_message_ats, p_told)
           as b (conversation_id, epoch, write_no, count, run_id, status, error_code, error_text, message_id, content,
-                message_at)
+                message_at, told)
     ), lane as (
       update lanes l set
-        next_seq = l.next_seq + b.count, write_no = b.write_no,
+        next_seq = l.next_seq + b.count, write_no = b.write_no, told = greatest(l.told, b.told),
         state = case when not coalesce(b.settles, false) then 'running' when l.pending > 0 then 'ready' else 'idle' end,
         ready_at = case when b.settles and l.pending > 0 then now() end,
         run_id = case when b.settles then null else l.run_id end,
@@ -383,7 +384,7 @@ end $$;
 create function write_run(
   p_at timestamptz, p_conversation uuid, p_epoch bigint, p_write_no integer, p_run uuid, p_status text,
   p_error_code text, p_error_text text, p_message uuid, p_content text, p_message_at timestamptz,
-  p_event_types text[], p_event_data text[], p_ledger text,
+  p_event_types text[], p_event_data text[], p_ledger text, p_told bigint,
   out first_seq bigint, out is_ready boolean
 ) language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
@@ -406,7 +407,7 @@ begin
         and l.epoch = p_epoch and l.state not in ('idle', 'ready') and l.write_no < p_write_no
       returning l.org_id, l.agent_id, l.next_seq - count as first_seq, l.state = 'ready' as is_ready into lane;
   else
-    update lanes l set next_seq = l.next_seq + count, write_no = p_write_no
+    update lanes l set next_seq = l.next_seq + count, write_no = p_write_no, told = greatest(l.told, p_told)
       where l.conversation_id = p_conversation
         and l.epoch = p_epoch and l.state not in ('idle', 'ready') and l.write_no < p_write_no
       returning l.org_id, l.agent_id, l.next_seq - count as first_seq, false as is_ready into lane;
@@ -478,9 +479,9 @@ begin
 end $$;
 
 -- Ends the attempts of all lanes whose node is not alive: not seen for p_lease_ms, or p_node itself, which has just been
--- started anew and so cannot be executing anything.
+-- started anew and so executes nothing but what it took up again, p_kept.
 create function reap_lanes(
-  p_node uuid, p_lease_ms integer, p_max_attempts integer, p_error_text text, p_at timestamptz
+  p_node uuid, p_kept uuid[], p_lease_ms integer, p_max_attempts integer, p_error_text text, p_at timestamptz
 ) returns setof events language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -489,7 +490,7 @@ begin
   for lane in
     select l.conversation_id from lanes l left join nodes n on n.id = l.node_id
       where l.state = 'running'
-        and (l.node_id = p_node or n.id is null or n.seen_at < now() - p_lease_ms * interval '1 millisecond')
+        and (l.node_id = p_node and l.conversation_id <> all (p_kept) or n.id is null or n.seen_at < now() - p_lease_ms * interval '1 millisecond')
       order by l.conversation_id limit 500 for update of l skip locked
   loop
     return query select * from end_attempt(lane.conversation_id, null, 'The node that ran it was lost.',

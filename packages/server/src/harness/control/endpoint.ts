@@ -1,0 +1,278 @@
+import { chmod, rm } from 'node:fs/promises';
+import { createServer, type Server, type Socket } from 'node:net';
+import { isRecord } from '../clean.ts';
+import { ByteLog } from './byte-log.ts';
+import { Commands } from './commands.ts';
+import {
+  FrameReader,
+  frameKinds,
+  jsonFrame,
+  linesFrame,
+  maxLinesBytes,
+  maxPayloadBytes,
+  newFrame,
+  positionBytes,
+  positionFrame,
+} from './frames.ts';
+import { LineCutter } from './line-cutter.ts';
+import { SandboxLog } from './sandbox-log.ts';
+
+const maxHelloBytes = 1024 * 1024;
+const maxLineBytes = 8 * 1024 * 1024;
+/** What waits for a harness that does not read: many times the longest history. */
+const maxUnreadBytes = 64 * 1024 * 1024;
+/** A launcher says hello at once. */
+const helloMs = 10_000;
+const drainMs = 500;
+/** Dials that wait for their hello; further ones are closed at once. */
+const maxGreeting = 4;
+const maxNotes = 1000;
+const maxNoteChars = 4000;
+
+export type Notes = Map<string, unknown>;
+
+export interface EndpointEvents {
+  /** A line of the harness; `end` is the position of the byte after it. */
+  onLine(line: string, end: number): void;
+  /** The launcher has dialled. Lines come only after `welcome`. */
+  onHello(notes: Notes): void;
+  /** What is inside does not keep to the protocol; a sentence that is safe to show. */
+  onBroken(why: string): void;
+}
+
+/**
+ * The host's end of a sandbox's control channel (docs/design/control-channel.md). The launcher dials; one connection at a
+ * time is served, and whatever is behind it counts as the agent itself. Lines in both directions are counted in bytes.
+ */
+export class Endpoint {
+  readonly commands = new Commands((frame) => this.#send(frame));
+  readonly log = new SandboxLog();
+  /** Set before the sandbox is started. */
+  events: EndpointEvents | null = null;
+  readonly #server: Server;
+  readonly #greeting = new Set<Socket>();
+  readonly #lines: LineCutter;
+  #sent = new ByteLog();
+  #noteCount = new Set<string>();
+  #socket: Socket | null = null;
+  #isOpen = false;
+  #wasOpen = false;
+  #launcherReceived = 0;
+  #launcherBase = 0;
+  /** What the launcher may forget: less than what was received. */
+  #acknowledged = 0;
+
+  private constructor(server: Server) {
+    this.#server = server;
+    this.#lines = new LineCutter({
+      maxBytes: maxLineBytes,
+      onLine: (line, end) => this.events?.onLine(line, end),
+      onTooLong: () => this.#break(`The harness wrote a line of more than ${maxLineBytes} characters.`),
+    });
+  }
+
+  static async open(path: string): Promise<Endpoint> {
+    await rm(path, { force: true });
+    const server = createServer();
+    const endpoint = new Endpoint(server);
+    server.maxConnections = maxGreeting + 1;
+    server.on('connection', (socket) => endpoint.#greet(socket));
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen(path, resolve);
+    });
+    // The sandbox's user is another one; the folder around it is open for nobody else.
+    await chmod(path, 0o666);
+    return endpoint;
+  }
+
+  /** Of the byte after the last whole line of the harness. */
+  get position(): number {
+    return this.#lines.position;
+  }
+
+  /** Of the byte after the last line that was written to the harness. */
+  get written(): number {
+    return this.#sent.end;
+  }
+
+  /** What the launcher of an earlier process of the service had received of that one's lines. */
+  get launcherReceived(): number {
+    return this.#launcherReceived;
+  }
+
+  /** Lets the launcher send what it has, from the first line that nobody has acknowledged. */
+  welcome(): void {
+    const socket = this.#socket;
+    if (!socket || this.#isOpen) return;
+    const from = this.#wasOpen ? this.#lines.position : this.#launcherBase;
+    this.#lines.restart(from);
+    this.#isOpen = true;
+    this.#wasOpen = true;
+    this.commands.isReady = true;
+    socket.write(jsonFrame(frameKinds.welcome, 0, { from }));
+    this.#sent.forget(this.#launcherReceived);
+    for (const chunk of this.#sent.chunks()) this.#sendLines(chunk);
+  }
+
+  write(line: string): void {
+    const bytes = Buffer.from(line);
+    this.#sent.push(bytes);
+    this.#sendLines(bytes);
+    if (this.#sent.bytes > maxUnreadBytes) this.#break('The harness does not read its input.');
+  }
+
+  /** The launcher keeps it for the next process of the service; null forgets it. */
+  note(key: string, value: unknown): void {
+    if (value === null) this.#noteCount.delete(key);
+    else this.#noteCount.add(key);
+    if (this.#noteCount.size > maxNotes) return;
+    this.#send(jsonFrame(frameKinds.note, 0, { key, value }));
+  }
+
+  /** What the lines before `position` told is durable. */
+  ack(position: number): void {
+    this.#acknowledged = position;
+    this.#send(positionFrame(position));
+  }
+
+  /** The harness is to end by itself. */
+  end(): void {
+    this.#send(newFrame(frameKinds.end, 0, 0));
+  }
+
+  /** Resolves when nothing is connected, and what was sent before is read; at the latest after a while. */
+  async drained(): Promise<void> {
+    const socket = this.#socket;
+    if (!socket) return;
+    let timer: NodeJS.Timeout | undefined;
+    await new Promise<void>((resolve) => {
+      socket.once('close', () => resolve());
+      timer = setTimeout(resolve, drainMs);
+    });
+    clearTimeout(timer);
+  }
+
+  /** Nothing is sent or read any more. The launcher dials again until its sandbox ends. */
+  close(): void {
+    this.#lines.stop();
+    this.#server.close();
+    for (const socket of this.#greeting) socket.destroy();
+    this.#isOpen = false;
+    // What was written still leaves.
+    this.#socket?.destroySoon();
+    this.commands.isReady = false;
+    this.commands.allOver();
+    this.log.close();
+  }
+
+  #greet(socket: Socket): void {
+    // Who comes first is served; a second launcher is somebody else's joke.
+    if (this.#socket || this.#greeting.size >= maxGreeting) return void socket.destroy();
+    this.#greeting.add(socket);
+    const timer = setTimeout(() => socket.destroy(), helloMs);
+    const reader = new FrameReader({
+      maxBytes: maxHelloBytes,
+      onFrame: (kind, stream, payload) => {
+        if (this.#socket === socket) return this.#frame(kind, stream, payload);
+        clearTimeout(timer);
+        this.#greeting.delete(socket);
+        if (kind !== frameKinds.hello || this.#socket) return void socket.destroy();
+        this.#hello(socket, payload);
+      },
+      onTooLong: () => socket.destroy(),
+    });
+    socket.on('data', (chunk: Buffer) => reader.push(chunk));
+    socket.on('error', () => undefined);
+    socket.on('close', () => {
+      clearTimeout(timer);
+      this.#greeting.delete(socket);
+      if (this.#socket === socket) this.#lost();
+    });
+  }
+
+  #hello(socket: Socket, payload: Buffer): void {
+    const hello = readHello(payload);
+    if (!hello) return void socket.destroy();
+    this.#socket = socket;
+    this.#launcherBase = hello.base;
+    this.#launcherReceived = hello.received;
+    if (this.#wasOpen) return this.welcome();
+    // Of an earlier process of the service: what it had is not ours to send again.
+    if (hello.received > 0) this.#sent = new ByteLog(hello.received);
+    this.events?.onHello(hello.notes);
+  }
+
+  #lost(): void {
+    this.#socket = null;
+    this.#isOpen = false;
+    this.commands.isReady = false;
+    this.commands.allOver();
+  }
+
+  #frame(kind: number, stream: number, payload: Buffer): void {
+    // Nothing is expected before the welcome, and nothing as long as a hello after it.
+    if (!this.#isOpen || payload.length > maxPayloadBytes) return this.#break('It sent a frame out of turn.');
+    switch (kind) {
+      case frameKinds.lines:
+        if (payload.length < positionBytes) return this.#break('It sent a frame that is too short.');
+        this.#sent.forget(payload.readUIntBE(0, positionBytes));
+        return this.#lines.push(payload.subarray(positionBytes));
+      case frameKinds.ack:
+        if (payload.length !== positionBytes) return this.#break('It sent a frame that is too short.');
+        return this.#sent.forget(payload.readUIntBE(0, positionBytes));
+      case frameKinds.log:
+        return this.log.push(payload.toString('utf8'));
+      default:
+        if (!this.commands.frame(kind, stream, payload)) this.#break('It sent a frame of an unknown kind.');
+    }
+  }
+
+  #break(why: string): void {
+    this.#lines.stop();
+    this.#isOpen = false;
+    this.#socket?.destroy();
+    this.events?.onBroken(why);
+  }
+
+  #sendLines(bytes: Buffer): void {
+    for (let from = 0; from < bytes.length; from += maxLinesBytes) {
+      this.#send(linesFrame(this.#acknowledged, bytes.subarray(from, from + maxLinesBytes)));
+    }
+  }
+
+  #send(frame: Buffer): void {
+    if (!this.#isOpen || !this.#socket) return;
+    this.#socket.write(frame);
+    if (this.#socket.writableLength > maxUnreadBytes) this.#break('The harness does not read its input.');
+  }
+}
+
+interface Hello {
+  base: number;
+  received: number;
+  notes: Notes;
+}
+
+function readHello(payload: Buffer): Hello | null {
+  let hello: unknown;
+  try {
+    hello = JSON.parse(payload.toString('utf8'));
+  } catch {
+    return null;
+  }
+  if (!isRecord(hello) || hello['version'] !== 1) return null;
+  const { base, received, notes } = hello;
+  if (!isPosition(base) || !isPosition(received) || !Array.isArray(notes) || notes.length > maxNotes)
+    return null;
+  const known: Notes = new Map();
+  for (const note of notes) {
+    if (!Array.isArray(note) || typeof note[0] !== 'string') return null;
+    if (JSON.stringify(note).length <= maxNoteChars) known.set(note[0], note[1]);
+  }
+  return { base, received, notes: known };
+}
+
+function isPosition(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 48;
+}

@@ -1,0 +1,148 @@
+import type { InitializeRequest } from '@agentclientprotocol/sdk';
+import { readFile } from 'node:fs/promises';
+import type { Log } from '../domain/log.ts';
+import type { HarnessLink, OpenHarnessLink } from '../domain/ports/harness.ts';
+import type { RunningSandbox } from '../domain/ports/sandbox.ts';
+import { AcpHarness } from './acp-harness.ts';
+import { openChannel } from './channel.ts';
+import type { HarnessCapabilities } from './channel.ts';
+import { isRecord } from './clean.ts';
+import type { Json } from './clean.ts';
+import { Endpoint } from './control/endpoint.ts';
+import type { Notes } from './control/endpoint.ts';
+import { HarnessError } from './harness-error.ts';
+import { RpcFailure } from './rpc-peer.ts';
+import { StderrTail } from './stderr-tail.ts';
+
+const initializeParams = {
+  protocolVersion: 1,
+  clientCapabilities: {
+    fs: { readTextFile: false, writeTextFile: false },
+    terminal: false,
+    _meta: { 'berth.dev': { record: true } },
+  },
+  clientInfo: { name: 'berth', title: 'Berth', version: '0.1.0' },
+} satisfies InitializeRequest;
+
+/** The note by which a later process of the service knows the harness without asking it. */
+const capabilitiesNote = 'harness';
+
+/** The client side of Agent Client Protocol over control channels. What comes from there is hostile until checked. */
+export function harnessLinks(options: { log: Log; workspace?: string }): OpenHarnessLink {
+  const { workspace = '/workspace' } = options;
+  return async ({ socketPath, sandboxId }) => {
+    const endpoint = await Endpoint.open(socketPath);
+    return new Link(endpoint, workspace, options.log.child({ sandboxId }));
+  };
+}
+
+class Link implements HarnessLink {
+  readonly #endpoint: Endpoint;
+  readonly #workspace: string;
+  readonly #log: Log;
+
+  constructor(endpoint: Endpoint, workspace: string, log: Log) {
+    this.#endpoint = endpoint;
+    this.#workspace = workspace;
+    this.#log = log;
+  }
+
+  get control() {
+    return this.#endpoint.commands;
+  }
+
+  get openCommands(): number {
+    return this.#endpoint.commands.size;
+  }
+
+  get log() {
+    return this.#endpoint.log;
+  }
+
+  leave(): void {
+    this.#endpoint.close();
+  }
+
+  async connect(sandbox: RunningSandbox, { initializeTimeoutMs }: { initializeTimeoutMs: number }) {
+    const { channel } = this.#open(sandbox, () => this.#endpoint.welcome());
+    try {
+      const tooLate = `The harness did not answer within ${initializeTimeoutMs / 1000} s.`;
+      const answer = channel.peer.request('initialize', initializeParams);
+      const capabilities = readCapabilities(await within(initializeTimeoutMs, answer, tooLate));
+      channel.note(capabilitiesNote, capabilities);
+      return new AcpHarness(channel, capabilities, this.#workspace);
+    } catch (error) {
+      channel.fail(error instanceof Error ? error : new Error(String(error)));
+      if (error instanceof HarnessError) throw error;
+      const why = error instanceof RpcFailure ? error.message.slice(0, 500) : String(error);
+      throw new HarnessError('harness_error', `The harness refused to start: ${why}`);
+    }
+  }
+
+  async adopt(sandbox: RunningSandbox, { timeoutMs }: { timeoutMs: number }) {
+    const hello = Promise.withResolvers<Notes>();
+    const { channel } = this.#open(sandbox, hello.resolve);
+    const gone = sandbox.exited.then(() => {
+      throw new HarnessError('harness_exit', 'The sandbox has ended.');
+    });
+    gone.catch(() => undefined);
+    const tooLate = 'Its launcher did not come back.';
+    const notes = await within(timeoutMs, Promise.race([hello.promise, gone]), tooLate);
+    const known = notes.get(capabilitiesNote);
+    if (!isRecord(known)) throw new HarnessError('harness_error', 'Its launcher has forgotten its harness.');
+    const capabilities = { history: known['history'] === true, close: known['close'] === true };
+    // What was asked before may still be answered; no number is used twice.
+    channel.peer.skipTo(Date.now());
+    const harness = new AcpHarness(channel, capabilities, this.#workspace);
+    return harness.adopted(notes, this.#endpoint.launcherReceived, () => {
+      this.#endpoint.welcome();
+      channel.note(capabilitiesNote, capabilities);
+    });
+  }
+
+  #open(sandbox: RunningSandbox, onHello: (notes: Notes) => void) {
+    const stderr = new StderrTail((note) => this.#log.info('launcher', { note }));
+    const lastNotes = async () => {
+      if (sandbox.logFile !== null) {
+        stderr.push(await readFile(sandbox.logFile).catch(() => Buffer.alloc(0)));
+      }
+      return stderr.notes();
+    };
+    const opened = openChannel(this.#endpoint, sandbox, lastNotes, onHello);
+    // A detached sandbox has no streams to read; of the others only stderr says something.
+    sandbox.stderr.on('data', (chunk: Buffer) => stderr.push(chunk));
+    sandbox.stdout.resume();
+    for (const stream of [sandbox.stdin, sandbox.stdout, sandbox.stderr]) {
+      stream.on('error', () => undefined);
+    }
+    return opened;
+  }
+}
+
+async function within<T>(ms: number, work: Promise<T>, tooLate: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new HarnessError('harness_error', tooLate)), ms);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+    work.catch(() => undefined);
+  }
+}
+
+function readCapabilities(result: Json): HarnessCapabilities {
+  if (result['protocolVersion'] !== 1) {
+    throw new HarnessError('harness_error', 'The harness does not speak version 1 of Agent Client Protocol.');
+  }
+  const capabilities = record(result['agentCapabilities']);
+  return {
+    history: record(record(capabilities['_meta'])['berth.dev'])['history'] === true,
+    close: isRecord(record(capabilities['sessionCapabilities'])['close']),
+  };
+}
+
+function record(value: unknown): Json {
+  return isRecord(value) ? value : {};
+}

@@ -1,0 +1,102 @@
+import type { HarnessUpdate, PermissionRequest, ResumedTurn, TurnRequest } from '../domain/ports/harness.ts';
+import type { Channel, LinePlace } from './channel.ts';
+import type { Json } from './clean.ts';
+import { sessionNote } from './session-notes.ts';
+import type { SessionNote } from './session-notes.ts';
+import { TurnUpdates } from './turn-updates.ts';
+
+export type AnyTurnRequest = TurnRequest | ResumedTurn;
+
+/** A turn that is under way in a harness: what it tells goes to the request, with the position up to which it has told. */
+export class OpenTurn {
+  readonly request: AnyTurnRequest;
+  onExcess: (why: string) => void = () => undefined;
+  openPermissions = 0;
+  readonly #channel: Channel;
+  readonly #note: SessionNote;
+  readonly #updates: TurnUpdates;
+  /** What ended before it is on record already. */
+  readonly #told: number;
+  /** Ends of lines whose question is not on its way to the log yet. */
+  readonly #asking = new Set<number>();
+
+  constructor(
+    channel: Channel,
+    note: SessionNote,
+    request: AnyTurnRequest,
+    tools: Extract<HarnessUpdate, { kind: 'tool' }>[],
+    told = 0,
+  ) {
+    this.#channel = channel;
+    this.#note = note;
+    this.request = request;
+    this.#told = told;
+    this.#updates = new TurnUpdates(request.onUpdate, (why) => this.onExcess(why));
+    this.#updates.restore(tools);
+  }
+
+  take(update: unknown, line: LinePlace): void {
+    if (line.end <= this.#told) return;
+    this.#updates.take(update, line.chars);
+    this.#tell(line.end);
+  }
+
+  mayRecord(line: LinePlace): boolean {
+    return line.end <= this.#told || this.#updates.mayRecord();
+  }
+
+  /** Puts a question; resolves with the option that was chosen, or null. */
+  async ask(
+    rpcId: string | number,
+    request: PermissionRequest,
+    toolCall: Json,
+    line: LinePlace,
+  ): Promise<string | null> {
+    // It was on record, and whatever the answer was, the harness waits no more: its turn would have been noted.
+    if (line.end <= this.#told) return new Promise(() => undefined);
+    // A call that was only announced here is shown like any other.
+    if (typeof toolCall['toolCallId'] === 'string')
+      this.#updates.take({ ...toolCall, sessionUpdate: 'tool_call_update' }, 0);
+    this.#note.turn!.asked[request.requestId] = rpcId;
+    this.writeNote();
+    this.#asking.add(line.end);
+    const release = this.#channel.hold(line.end);
+    this.openPermissions += 1;
+    const recorded = () => {
+      release();
+      this.#asking.delete(line.end);
+      this.#tell(line.end);
+    };
+    const optionId = await this.request
+      .onPermission(request, recorded)
+      .finally(() => (this.openPermissions -= 1));
+    delete this.#note.turn!.asked[request.requestId];
+    this.writeNote();
+    return request.options.some((option) => option.optionId === optionId) ? optionId : null;
+  }
+
+  /** The answer to a question of an earlier process of the service. */
+  answered(requestId: string, rpcId: string | number, optionId: string | null): void {
+    const outcome = optionId === null ? { outcome: 'cancelled' } : { outcome: 'selected', optionId };
+    this.#channel.peer.answer(rpcId, { outcome });
+    delete this.#note.turn!.asked[requestId];
+    this.writeNote();
+  }
+
+  end(): void {
+    this.#updates.end();
+    this.#note.turn = null;
+    this.#asking.clear();
+  }
+
+  writeNote(): void {
+    const { conversationId, sessionId, turn } = this.#note;
+    this.#channel.note(sessionNote(conversationId), { sessionId, turn });
+  }
+
+  #tell(end: number): void {
+    const before = Math.min(...this.#asking);
+    // The line of an open question, and what came after it, is not told whole.
+    this.request.onTold(end < before ? end : before - 1);
+  }
+}
