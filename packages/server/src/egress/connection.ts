@@ -31,7 +31,16 @@ export class EgressConnection {
   /** A request, or the first bytes of a tunnel, must have come in time. */
   awaitHead(): void {
     this.headCame();
-    this.#head = setTimeout(() => this.destroy(), this.session.shared.limits.headMs).unref();
+    this.#head = setTimeout(() => this.#late(), this.session.shared.limits.headMs).unref();
+  }
+
+  #late(): void {
+    // A tunnel in which the program waits for the host to speak, or that nobody needed.
+    if (this.target) {
+      const message = `Nothing was sent to ${this.target.host} in time; TLS and HTTP begin with the program.`;
+      this.session.report(this.target, 'not_tls', message);
+    }
+    this.destroy();
   }
 
   headCame(): void {

@@ -2,37 +2,12 @@ import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
-import { connect as connectTls, createSecureContext, TLSSocket } from 'node:tls';
+import { createSecureContext, TLSSocket } from 'node:tls';
 import { parseAddress } from '../../src/domain/address-ranges.ts';
 import { matchesTarget, parseEgressRule, readHostName, readTarget } from '../../src/domain/egress-rules.ts';
 import { egressPresets } from '../../src/domain/egress-presets.ts';
 import { readFirstBytes } from '../../src/egress/client-hello.ts';
-
-/** mulberry32: the same numbers for the same seed. */
-function randomFrom(seed: number): (below: number) => number {
-  let state = seed >>> 0;
-  return (below) => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), state | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) % below;
-  };
-}
-
-/** What Node's TLS sends first for a name. */
-function clientHello(servername: string, options: object = {}): Promise<Buffer> {
-  return new Promise((resolve) => {
-    const wire = new Duplex({
-      read() {},
-      write(chunk: Buffer, _encoding, done) {
-        resolve(chunk);
-        done();
-      },
-    });
-    const tls = connectTls({ socket: wire, servername, ...options });
-    tls.on('error', () => undefined);
-  });
-}
+import { clientHello, randomFrom } from './wire.ts';
 
 /** The name that OpenSSL, as a server, reads out of these bytes; null when it reads none. */
 function nameForServer(bytes: Buffer): Promise<string | null> {

@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import type { Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { parseNetwork } from '../../src/domain/address-ranges.ts';
 import { until } from '../sandbox/fixture.ts';
 import { egressWorld, exchange, openTunnel, reasonOf, type World } from './fixture.ts';
+import { clientHello, randomFrom } from './wire.ts';
 
 const get = (url: string, host: string, more = '') => `GET ${url} HTTP/1.1\r\nHost: ${host}\r\n${more}\r\n`;
 
@@ -237,7 +239,7 @@ test('A WebSocket over plain HTTP passes, in a tunnel and without one', async (t
   for (const inTunnel of [true, false]) {
     const { socket } = inTunnel
       ? await openTunnel(world.socketPath, 'good.test:80')
-      : { socket: (await import('node:net')).connect(world.socketPath) };
+      : { socket: connect(world.socketPath) };
     socket.write(get(inTunnel ? '/' : 'http://good.test/', 'good.test', upgrade));
     let all = '';
     socket.on('data', (chunk: Buffer) => (all += chunk.toString()));
@@ -368,6 +370,7 @@ test('Connections of a sandbox are bounded, and those that say nothing are close
   const silent = await openTunnel(world.socketPath, 'good.test:443');
   silent.socket.resume();
   await once(silent.socket, 'close');
+  assert.deepEqual(world.refusals.at(-1)?.reason, 'not_tls');
   await until(() => world.proxy.stats().connections === 0, 'nothing is left open');
 });
 
@@ -392,4 +395,61 @@ test('A loop of connections is slowed down, and every one of them is answered', 
   assert.ok(performance.now() - startedMs > 300);
   const [first] = world.refusals;
   assert.ok(world.refusals.every(({ reason }) => reason === first?.reason));
+});
+
+test('Whatever is sent, cut and aborted, the proxy goes on, leaves nothing open, and sends on nothing but to its host', async (t) => {
+  const seed = randomInt(2 ** 31);
+  t.diagnostic(`seed ${seed}`);
+  const random = randomFrom(seed);
+  const world = await egressWorld(t, {
+    policy: { mode: 'open', deny: ['other.test:*'] },
+    limits: { headMs: 200, idleMs: 500, connectionsPerSecond: 1_000 },
+  });
+  const hello = await clientHello('good.test');
+  const starts = [
+    Buffer.from(get('http://good.test/a', 'good.test')),
+    Buffer.from('POST http://good.test/ HTTP/1.1\r\nHost: good.test\r\nContent-Length: 5\r\n\r\nhello'),
+    Buffer.from(
+      'POST http://good.test/ HTTP/1.1\r\nHost: good.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n',
+    ),
+    Buffer.concat([Buffer.from('CONNECT good.test:443 HTTP/1.1\r\n\r\n'), hello]),
+    Buffer.concat([
+      Buffer.from('CONNECT good.test:80 HTTP/1.1\r\n\r\n'),
+      Buffer.from(get('/b', 'good.test')),
+    ]),
+    Buffer.from('CONNECT good.test:7 HTTP/1.1\r\n\r\nanything'),
+    Buffer.from(get('http://good.test/', 'good.test', 'Connection: Upgrade\r\nUpgrade: websocket\r\n')),
+  ];
+  const one = async () => {
+    let bytes = Buffer.from(starts[random(starts.length)]!);
+    for (let edits = random(4); edits > 0; edits -= 1) {
+      const at = random(bytes.length);
+      const piece = [
+        Buffer.from([random(256)]),
+        Buffer.from('\r\n'),
+        Buffer.from('other.test'),
+        Buffer.alloc(0),
+      ][random(4)]!;
+      bytes = Buffer.concat([bytes.subarray(0, at), piece, bytes.subarray(at + random(2))]);
+    }
+    const socket = connect(world.socketPath);
+    socket.on('error', () => undefined).resume();
+    for (let at = 0; at < bytes.length && !socket.destroyed;) {
+      const size = 1 + random(bytes.length);
+      socket.write(bytes.subarray(at, at + size));
+      at += size;
+      if (random(8) === 0) socket.destroy();
+      else if (random(4) === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    if (random(3) === 0) socket.end();
+    if (!socket.destroyed) await once(socket, 'close');
+  };
+  for (let round = 0; round < 15; round += 1) await Promise.all(Array.from({ length: 20 }, one));
+  await until(() => world.proxy.stats().connections === 0, 'nothing is left open');
+  assert.match(await exchange(world.socketPath, get('http://good.test/last', 'good.test')), /200 OK/);
+  const elsewhere = [
+    ...world.arrived.filter((line) => !/^\S+ good\.test(:80)? /.test(line)),
+    ...world.dialled.filter((to) => !to.startsWith('93.184.216.1:')),
+  ];
+  assert.deepEqual(elsewhere, [], `seed ${seed}`);
 });
