@@ -62,5 +62,5 @@ export const secretCommands: Command[] = [
 function noteOf(hosts: string[] | undefined): string {
   if (!hosts) return 'its hosts are as before; with none the agent can read the value from its next turn on';
   if (hosts.length === 0) return 'the agent can read the value from its next turn on';
-  return `the sandbox holds a placeholder, and only ${hosts.join(', ')} gets the value`;
+  return `the sandbox holds a placeholder, and only ${hosts.join(', ')} gets the value; the agent must be let there (berth egress show)`;
 }

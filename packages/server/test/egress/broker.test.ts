@@ -221,6 +221,42 @@ test('a value that comes back in pieces, or packed although identity was asked f
   assert.match(unknown.body, /could not be searched/);
 });
 
+test('an answer that is small outside and endless inside is ended', async () => {
+  const headers = { ...bearer(), 'accept-encoding': 'br' };
+  world.world.answer = (_message, response) => {
+    response.writeHead(200, { 'content-encoding': 'br' });
+    response.end(brotliCompressSync(Buffer.alloc(64 * 1024 * 1024)));
+  };
+  await assert.rejects(world.fetch('/', { headers }), /aborted|terminated/);
+  world.world.answer = (_message, response) => {
+    response.writeHead(200, { 'content-encoding': 'br', 'content-length': 0 });
+    response.end();
+  };
+  assert.equal((await world.fetch('/', { headers })).body, '');
+});
+
+test('a client of HTTP/1.0 gets the whole answer and the end of the connection', async () => {
+  world.world.answer = (_message, response) => void response.end(`<${latin1(value)}>`, 'latin1');
+  const socket = world.tls();
+  socket.write(`GET / HTTP/1.0\r\nHost: api.example.com\r\nAuthorization: Bearer ${token}\r\n\r\n`);
+  let text = '';
+  socket.on('data', (chunk: Buffer) => (text += chunk.toString('latin1')));
+  await once(socket, 'close');
+  assert.ok(text.endsWith(`\r\n\r\n<${token}>`), text);
+  assert.doesNotMatch(text, /chunked/i);
+});
+
+test("another sandbox's placeholder is no placeholder here, and stays as it is", async () => {
+  const stranger = await brokerWorld(secrets);
+  try {
+    const foreign = stranger.placeholder('TOKEN');
+    await world.fetch('/', { headers: { 'x-both': `${foreign} ${token}` } });
+    assert.equal(world.seen[0]?.headers['x-both'], `${foreign} ${latin1(value)}`);
+  } finally {
+    await stranger.close();
+  }
+});
+
 test('a value cannot be fetched in parts: a request for a range gets the whole', async () => {
   world.world.answer = (message, response) => {
     const { range } = message.headers;

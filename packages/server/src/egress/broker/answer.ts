@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { Transform } from 'node:stream';
+import { Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createUnzip, createZstdDecompress } from 'node:zlib';
 import { EgressRefused } from '../../domain/egress-policy.ts';
 import { headerPairs } from '../request-head.ts';
@@ -42,21 +42,52 @@ function unpackers(incoming: IncomingMessage): Transform[] {
     .split(',')
     .map((coding) => coding.trim().toLowerCase())
     .filter((coding) => coding !== '' && coding !== 'identity');
+  // An empty body is none of a packed one.
+  if (incoming.headers['content-length'] === '0') return [];
   if (codings.length > 2) throw unreadable(codings);
-  return codings.reverse().map((coding) => {
-    switch (coding) {
-      case 'gzip':
-      case 'x-gzip':
-      case 'deflate':
-        return createUnzip();
-      case 'br':
-        return createBrotliDecompress();
-      case 'zstd':
-        return createZstdDecompress();
-      default:
-        throw unreadable(codings);
-    }
+  return codings.reverse().flatMap((coding) => {
+    const unpacker = unpackerOf(coding);
+    if (!unpacker) throw unreadable(codings);
+    return [unpacker, new UnpackGuard(unpacker)];
   });
+}
+
+type Unpacker = Transform & { readonly bytesWritten: number };
+
+function unpackerOf(coding: string): Unpacker | null {
+  switch (coding) {
+    case 'gzip':
+    case 'x-gzip':
+    case 'deflate':
+      return createUnzip();
+    case 'br':
+      return createBrotliDecompress();
+    case 'zstd':
+      return createZstdDecompress();
+    default:
+      return null;
+  }
+}
+
+const UNPACKED_BYTES = 1024 * 1024;
+const UNPACKED_TIMES = 100;
+
+/** Ends an answer that is small outside and endless inside: unpacking is work for all sandboxes of the service. */
+class UnpackGuard extends Transform {
+  readonly #unpacker: Unpacker;
+  #bytes = 0;
+
+  constructor(unpacker: Unpacker) {
+    super();
+    this.#unpacker = unpacker;
+  }
+
+  override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    this.#bytes += chunk.length;
+    const most = UNPACKED_BYTES + UNPACKED_TIMES * this.#unpacker.bytesWritten;
+    if (this.#bytes > most) return done(new Error('The answer unpacks to too much.'));
+    done(null, chunk);
+  }
 }
 
 function unreadable(codings: string[]): EgressRefused {

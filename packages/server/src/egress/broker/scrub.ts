@@ -1,8 +1,9 @@
 import { Transform, type TransformCallback } from 'node:stream';
+import { Needle } from './needle.ts';
 
 /** One form in which a value may come back, and what stands there instead. */
 export interface Scrub {
-  found: Buffer;
+  needle: Needle;
   instead: Buffer;
 }
 
@@ -11,10 +12,13 @@ export function scrubsOf(values: { value: Buffer; placeholder: string }[]): Scru
   const scrubs = new Map<string, Scrub>();
   for (const { value, placeholder } of values) {
     for (const form of formsOf(value)) {
-      scrubs.set(form, { found: Buffer.from(form, 'latin1'), instead: Buffer.from(placeholder, 'latin1') });
+      scrubs.set(form, {
+        needle: new Needle(Buffer.from(form, 'latin1')),
+        instead: Buffer.from(placeholder, 'latin1'),
+      });
     }
   }
-  return [...scrubs.values()].sort((a, b) => b.found.length - a.found.length);
+  return [...scrubs.values()].sort((a, b) => b.needle.bytes.length - a.needle.bytes.length);
 }
 
 /** As it is; as JSON, HTML, a query and hex write it; and in base64, at each of the three places in its groups. */
@@ -60,8 +64,8 @@ function base64At(value: Buffer, shift: number): string[] {
 /** For header values and other short texts, one character a byte. */
 export function scrubText(scrubs: readonly Scrub[], text: string): string {
   return scrubs.reduce(
-    (cleaned, { found, instead }) =>
-      cleaned.replaceAll(found.toString('latin1'), () => instead.toString('latin1')),
+    (cleaned, { needle, instead }) =>
+      cleaned.replaceAll(needle.bytes.toString('latin1'), () => instead.toString('latin1')),
     text,
   );
 }
@@ -84,7 +88,7 @@ export class ScrubStream extends Transform {
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
     let bytes = this.#held.length > 0 ? Buffer.concat([this.#held, chunk]) : chunk;
     for (const scrub of this.#scrubs) bytes = this.#replaced(bytes, scrub);
-    const held = this.#scrubs.reduce((most, { found }) => Math.max(most, overlap(bytes, found)), 0);
+    const held = this.#scrubs.reduce((most, { needle }) => Math.max(most, needle.overlapWith(bytes)), 0);
     this.#held = bytes.subarray(bytes.length - held);
     if (bytes.length > held) this.push(bytes.subarray(0, bytes.length - held));
     done();
@@ -95,15 +99,16 @@ export class ScrubStream extends Transform {
     done();
   }
 
-  #replaced(bytes: Buffer, { found, instead }: Scrub): Buffer {
-    let at = bytes.indexOf(found);
-    if (at === -1) return bytes;
-    const text = this.#keepsLength ? fitted(instead, found.length) : instead;
+  #replaced(bytes: Buffer, { needle, instead }: Scrub): Buffer {
+    const places = needle.placesIn(bytes);
+    if (places.length === 0) return bytes;
+    const { length } = needle.bytes;
+    const text = this.#keepsLength ? fitted(instead, length) : instead;
     const parts: Buffer[] = [];
     let from = 0;
-    for (; at !== -1; at = bytes.indexOf(found, from)) {
+    for (const at of places) {
       parts.push(bytes.subarray(from, at), text);
-      from = at + found.length;
+      from = at + length;
     }
     parts.push(bytes.subarray(from));
     return Buffer.concat(parts);
@@ -112,15 +117,4 @@ export class ScrubStream extends Transform {
 
 function fitted(text: Buffer, length: number): Buffer {
   return Buffer.alloc(length, '*').fill(text, 0, Math.min(text.length, length));
-}
-
-/** How many bytes at the end of `bytes` are the beginning of `found`, but not all of it. */
-function overlap(bytes: Buffer, found: Buffer): number {
-  const first = found[0]!;
-  const from = Math.max(0, bytes.length - found.length + 1);
-  for (let at = bytes.indexOf(first, from); at !== -1; at = bytes.indexOf(first, at + 1)) {
-    const size = bytes.length - at;
-    if (bytes.compare(found, 0, size, at) === 0) return size;
-  }
-  return 0;
 }
