@@ -14,9 +14,11 @@ import { createEgress } from './services/egress.ts';
 import type { AgentStore } from './store/agents.ts';
 import type { Database } from './store/database.ts';
 
+const RETRY_MS = 1_000;
+
 /** The way out of this node's sandboxes, with what is recorded of it and the service that changes its policies. */
 export function openEgress(deps: {
-  config: Config;
+  config: Pick<Config, 'defaultEgress' | 'allowPrivateNetworks'>;
   db: Database;
   agents: AgentStore;
   cursors: Cursors;
@@ -28,20 +30,24 @@ export function openEgress(deps: {
   const { config, db, doorbell, driver } = deps;
   const log = deps.log.child({ part: 'egress' });
   const records = createEgressRecords({ db, log });
+  let isClosed = false;
   let possible: Promise<boolean> | null = null;
-  const transparentPossible = (): Promise<boolean> =>
-    (possible ??= driver.capabilities().then(
-      (found) => found.transparentEgress,
-      () => false,
-    ));
+  /** Found by a trial, so it is asked once; a trial that failed altogether tells nothing. */
+  async function transparentPossible(): Promise<boolean> {
+    possible ??= driver.capabilities().then(({ usable, transparentEgress }) => {
+      if (!usable) possible = null;
+      return transparentEgress;
+    });
+    return possible.catch(() => false);
+  }
   const service = createEgress({
     db,
     agents: deps.agents,
     cursors: deps.cursors,
     defaultPolicy: config.defaultEgress,
     async changed(agentId) {
-      await proxy.policyChanged(agentId);
       doorbell.ring('egress', agentId);
+      await hear(agentId);
     },
     transparentPossible,
   });
@@ -54,10 +60,16 @@ export function openEgress(deps: {
     interceptor: ({ sandboxId }) => deps.broker.interceptorOf(sandboxId),
     transparentPossible,
   });
-  const hear = (agentId: string | null) =>
-    proxy.policyChanged(agentId).catch((error: unknown) => {
-      log.warn('A changed egress policy could not be read.', { agentId, error: String(error) });
+  /** A sandbox must not go on with a policy that its owner has taken back, so what could not be read is read again. */
+  async function hear(agentId: string | null): Promise<void> {
+    await proxy.policyChanged(agentId).catch((error: unknown) => {
+      log.warn('A changed egress policy could not be read; it is tried again.', {
+        agentId,
+        error: String(error),
+      });
+      if (!isClosed) setTimeout(() => void hear(agentId), RETRY_MS).unref();
     });
+  }
   doorbell.on('egress', (agentIds) => agentIds.forEach((agentId) => void hear(agentId)));
   doorbell.onReconnect(() => void hear(null));
 
@@ -65,6 +77,7 @@ export function openEgress(deps: {
     service,
     proxy: withBroker(proxy, deps.broker),
     async close(): Promise<void> {
+      isClosed = true;
       proxy.close();
       deps.broker.closeAll();
       await records.close().catch((error: unknown) => {

@@ -21,6 +21,7 @@ export class EgressConnection {
     this.session = session;
     this.client = client;
     session.connections.add(this);
+    session.shared.open += 1;
     this.#total = setTimeout(() => this.destroy(), limits.totalMs).unref();
     this.awaitHead();
     client.setTimeout(limits.idleMs, () => this.destroy());
@@ -107,6 +108,7 @@ export class EgressConnection {
 
   destroy(): void {
     if (!this.session.connections.delete(this)) return;
+    this.session.shared.open -= 1;
     clearTimeout(this.#total);
     this.headCame();
     this.client.destroy();

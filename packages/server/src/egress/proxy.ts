@@ -43,6 +43,7 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
     },
     meter,
     recorder: options.recorder,
+    open: 0,
     limits: {
       connections: defaults.egressConnections,
       connectionsPerSecond: defaults.egressConnectionsPerSecond,
@@ -110,15 +111,9 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
     return next;
   }
 
-  function openConnections(): number {
-    let count = 0;
-    for (const session of sessions.keys()) count += session.connections.size;
-    return count;
-  }
-
   function accept(session: EgressSession, client: Socket): void {
     const isFull =
-      session.connections.size >= shared.limits.connections || openConnections() >= options.maxConnections;
+      session.connections.size >= shared.limits.connections || shared.open >= options.maxConnections;
     const connection = new EgressConnection(session, client);
     connections.set(client, connection);
     if (!isFull) {
@@ -158,7 +153,7 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
     },
     stats() {
       const refusals = [...sessions.keys()].reduce((sum, session) => sum + session.refusals, closedRefusals);
-      return { connections: openConnections(), refusals, ...meter.stats() };
+      return { connections: shared.open, refusals, ...meter.stats() };
     },
     close() {
       for (const [session, server] of sessions) close(session, server);

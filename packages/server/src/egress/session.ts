@@ -19,6 +19,8 @@ export interface EgressShared {
   meter: Meter;
   recorder: EgressRecorder;
   limits: EgressLimits;
+  /** Connections of all sandboxes. */
+  open: number;
 }
 
 export interface EgressLimits {

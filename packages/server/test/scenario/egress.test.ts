@@ -65,6 +65,14 @@ test('A refused connection tells the agent and its owner what to do; the line th
   const metrics = (await service.api('GET', '/metrics')).text;
   assert.ok(Number(/^berth_egress_received_bytes_total (\d+)$/m.exec(metrics)?.[1]) > 0, metrics);
   assert.match(metrics, /# TYPE berth_egress_refused_total counter\nberth_egress_refused_total 4\n/);
+  // Programs that know no proxy, in a sandbox that is made anew for it.
+  const bare =
+    'env -u http_proxy -u HTTP_PROXY -u all_proxy -u ALL_PROXY curl -sS -i -m 20 http://registry.example/';
+  assert.match(await fetched(bare), /Could not resolve host/);
+  const shown = await berth('egress', 'transparent', agent.id, 'on');
+  if (/host cannot/.test(shown)) t.diagnostic('transparent egress is not possible here');
+  else assert.match(await fetched(bare), /403 Forbidden[\s\S]*X-Berth-Egress-Error: not_listed/);
+  assert.doesNotMatch(await berth('egress', 'deny', agent.id, 'npm'), /npm/);
   await until(
     'the bytes are listed by host',
     async () => JSON.parse(await berth('egress', 'traffic', agent.id, '--json'))[0]?.host === '127.0.0.1',
