@@ -1,4 +1,4 @@
-import { accessSync, constants } from 'node:fs';
+import { accessSync, closeSync, constants, openSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { groupOf, StartError } from './exec-start.ts';
@@ -21,7 +21,7 @@ interface Pty {
     isUtf8: boolean,
     helper: string,
     onExit: (code: number, signal: number) => void,
-  ): { fd: number; pid: number };
+  ): { fd: number; pid: number; pty: string };
   resize(fd: number, columns: number, rows: number): void;
 }
 
@@ -39,20 +39,16 @@ export function startInTerminal(request: Request): Started {
   const { columns, rows } = request.terminal;
   const exit = Promise.withResolvers<Exit>();
   const entries = Object.entries(env).map(([name, value]) => `${name}=${value}`);
-  const { fd, pid } = pty.fork(
-    file,
-    args,
-    entries,
-    request.cwd,
-    columns,
-    rows,
-    -1,
-    -1,
-    true,
-    '',
-    (code, number) =>
-      exit.resolve(number === 0 ? { code, signal: null } : { code: null, signal: signalName(number) }),
+  const {
+    fd,
+    pid,
+    pty: name,
+  } = pty.fork(file, args, entries, request.cwd, columns, rows, -1, -1, true, '', (code, number) =>
+    exit.resolve(number === 0 ? { code, signal: null } : { code: null, signal: signalName(number) }),
   );
+  // A program that closes its outputs just before it exits would else be ended by the hang-up of its terminal.
+  const held = openSync(name, constants.O_RDWR | constants.O_NOCTTY);
+  void exit.promise.then(() => closeSync(held));
   // Both directions; a read from a terminal that nobody holds any more ends with EIO.
   const stream = new tty.ReadStream(fd);
   let isOpen = true;

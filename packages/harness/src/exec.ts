@@ -29,6 +29,7 @@ class Outlet {
   readonly done: Promise<void>;
   #isEnding = false;
   #isDone = false;
+  #isUnwanted = false;
   #finish!: () => void;
 
   constructor(stream: number, channel: Channel, source: Readable, send: (frame: Buffer) => void) {
@@ -38,7 +39,7 @@ class Outlet {
     this.#send = send;
     this.done = new Promise((resolve) => (this.#finish = resolve));
     source.on('data', (chunk: Buffer) => {
-      if (this.#isEnding) return;
+      if (this.#isEnding || this.#isUnwanted) return;
       this.#waiting.push(chunk);
       this.#flush();
     });
@@ -48,6 +49,14 @@ class Outlet {
 
   more(bytes: number): void {
     this.#credit += bytes;
+    this.#flush();
+  }
+
+  /** Nobody wants any more of it. */
+  discard(): void {
+    this.#isUnwanted = true;
+    this.#waiting = [];
+    this.#source.resume();
     this.#flush();
   }
 
@@ -118,6 +127,7 @@ class ExecStream {
   }
 
   close(): void {
+    for (const outlet of this.#outlets) outlet.discard();
     this.#command.endAll();
   }
 

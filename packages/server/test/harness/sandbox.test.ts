@@ -4,9 +4,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
-import type { HarnessConnection } from '../../src/domain/ports/harness.ts';
+import type { HarnessConnection, HarnessLink } from '../../src/domain/ports/harness.ts';
 import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
 import { newId } from '../../src/domain/ids.ts';
 import { harnessLinks } from '../../src/harness/link.ts';
@@ -28,7 +29,7 @@ interface World {
   start: (
     files: Record<string, string>,
     command?: string[] | null,
-  ) => Promise<{ sandbox: RunningSandbox; connection: HarnessConnection }>;
+  ) => Promise<{ sandbox: RunningSandbox; connection: HarnessConnection; link: HarnessLink }>;
 }
 
 async function world(t: TestContext, script: Script): Promise<World | null> {
@@ -93,7 +94,7 @@ async function world(t: TestContext, script: Script): Promise<World | null> {
         sandboxes.spec(launch.command, { id, runDir, env: launch.env, binds: launch.binds }),
       );
       const connection = await link.connect(sandbox, { initializeTimeoutMs: 30_000 });
-      return { sandbox, connection };
+      return { sandbox, connection, link };
     },
   };
 }
@@ -153,4 +154,22 @@ test('in a real sandbox a program of the repository reaches the model over loopb
     });`;
   const { connection } = await here.start({ 'agent.mjs': source }, ['node', 'agent.mjs']);
   assert.equal((await runTurn(connection, 'go')).text, '200hello there');
+});
+
+test('in a real sandbox commands run beside the agent, as its user and with a terminal', async (t) => {
+  const here = await world(t, () => ({ text: ['hello'] }));
+  if (!here) return;
+  const { link, sandbox } = await here.start({ 'notes.txt': 'one\n' });
+  const plain = await link.control.exec({ command: ['sh', '-c', 'id -u; cat notes.txt; echo $MY_SECRET'] });
+  plain.stdin.end();
+  assert.equal(await text(plain.stdout), '1000\none\nof the agent\n');
+  const terminal = await link.control.exec({
+    command: ['bash', '-c', 'tty; stty size'],
+    terminal: { columns: 100, rows: 30 },
+  });
+  assert.match(await text(terminal.stdout), /^\/dev\/pts\/\d+\r\n30 100\r\n$/);
+  assert.deepEqual(await terminal.exited, { code: 0, signal: null });
+  const rest = await link.control.exec({ command: ['sleep', '600'] });
+  await sandbox.kill();
+  assert.deepEqual(await rest.exited, { code: null, signal: null });
 });

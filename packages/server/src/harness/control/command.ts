@@ -41,6 +41,7 @@ class Inlet extends Readable {
     if (this.#unread + this.#read > windowBytes) return false;
     // A copy, since the frame shares its memory with what follows it.
     if (bytes.length > 0) this.push(Buffer.from(bytes));
+    this.#count();
     return true;
   }
 
@@ -51,7 +52,17 @@ class Inlet extends Readable {
   }
 
   override _read(): void {
-    // What left the buffer since the last time was read by somebody.
+    // What is there was pushed already.
+  }
+
+  override read(size?: number): unknown {
+    const chunk: unknown = super.read(size);
+    this.#count();
+    return chunk;
+  }
+
+  /** What left the buffer since the last time was read by somebody. */
+  #count(): void {
     const taken = this.#unread - this.readableLength;
     this.#unread -= taken;
     this.#read += taken;

@@ -1,0 +1,223 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import * as inside from '../../../harness/src/frames.ts';
+import { Endpoint } from '../../src/harness/control/endpoint.ts';
+import * as host from '../../src/harness/control/frames.ts';
+import { random } from '../support/kill-rounds.ts';
+import { until } from '../support/until.ts';
+
+const { frameKinds: kinds } = host;
+
+interface World {
+  endpoint: Endpoint;
+  path: string;
+  lines: [string, number][];
+  broken: string[];
+  dial(): Socket;
+}
+
+async function open(t: TestContext): Promise<World> {
+  const folder = await mkdtemp(join(tmpdir(), 'bc-'));
+  const path = join(folder, 'control.sock');
+  const endpoint = await Endpoint.open(path);
+  const lines: World['lines'] = [];
+  const broken: string[] = [];
+  endpoint.events = {
+    onLine: (line, end) => void lines.push([line, end]),
+    onHello: () => endpoint.welcome(),
+    onBroken: (why) => void broken.push(why),
+  };
+  const sockets: Socket[] = [];
+  t.after(async () => {
+    for (const socket of sockets) socket.destroy();
+    endpoint.close();
+    await rm(folder, { recursive: true });
+  });
+  const dial = () => {
+    const socket = connect(path);
+    socket.on('error', () => undefined);
+    socket.resume();
+    sockets.push(socket);
+    return socket;
+  };
+  return { endpoint, path, lines, broken, dial };
+}
+
+const closed = (socket: Socket) => new Promise((resolve) => socket.once('close', resolve));
+const hello = (more: object = {}) =>
+  host.jsonFrame(kinds.hello, 0, { version: 1, base: 0, received: 0, notes: [], ...more });
+const lines = (text: string) => host.linesFrame(0, Buffer.from(text));
+
+test('both sides of the channel have the same table of frames and the same measures', () => {
+  const { FrameReader: _host, ...ours } = host;
+  const { FrameReader: _inside, ...theirs } = inside;
+  assert.deepEqual(JSON.parse(JSON.stringify(ours)), JSON.parse(JSON.stringify(theirs)));
+  assert.ok(host.textFrame(kinds.log, 3, 'é').equals(inside.textFrame(kinds.log, 3, 'é')));
+});
+
+test('lines arrive whole and in order however the bytes are cut, each with its position', async (t) => {
+  const { lines: got, dial } = await open(t);
+  const socket = dial();
+  const whole = Buffer.concat([hello(), lines('{"a":1}\n{"b"'), lines(':"é"}\n'), lines('\n{"c":3}\n')]);
+  for (const byte of whole) socket.write(Buffer.from([byte]));
+  await until('all lines have come', () => got.length === 3);
+  assert.deepEqual(got, [
+    ['{"a":1}', 8],
+    ['{"b":"é"}', 19],
+    ['{"c":3}', 28],
+  ]);
+});
+
+test('a launcher that dials again goes on where its lines were whole', async (t) => {
+  const { lines: got, dial } = await open(t);
+  const first = dial();
+  first.write(Buffer.concat([hello(), lines('one\ntwo\nthr')]));
+  await until('two lines have come', () => got.length === 2);
+  first.destroy();
+  await closed(first);
+  // From position 8 on, as it was told to.
+  const second = dial();
+  second.write(hello());
+  const [welcome] = (await once(second, 'data')) as [Buffer];
+  assert.match(welcome.toString('latin1'), /\{"from":8\}/);
+  second.write(lines('three\n'));
+  await until('the third has come', () => got.length === 3);
+  assert.deepEqual(got.at(-1), ['three', 14]);
+});
+
+test('only one launcher is served: a second one is closed at once, and takes the place of the first when that is gone', async (t) => {
+  const { lines: got, dial, endpoint } = await open(t);
+  const first = dial();
+  first.write(hello());
+  await once(first, 'data');
+  const second = dial();
+  second.write(Buffer.concat([hello(), lines('from the second\n')]));
+  await closed(second);
+  first.write(lines('from the first\n'));
+  await until('the line has come', () => got.length === 1);
+  assert.equal(got[0]![0], 'from the first');
+  first.destroy();
+  await endpoint.drained();
+  const third = dial();
+  third.write(hello());
+  await once(third, 'data');
+  third.write(lines('from the third\n'));
+  await until('its line has come', () => got.length === 2);
+});
+
+const bad: Record<string, Buffer[]> = {
+  'a frame longer than any may be': [Buffer.from([0xff, 0xff, 0xff, 0xff, 3, 0, 0, 0, 0])],
+  'lines longer than a frame may be': [host.newFrame(kinds.lines, 0, host.maxPayloadBytes + 1)],
+  'lines without a position': [host.newFrame(kinds.lines, 0, 3)],
+  'an acknowledgement of another length': [host.newFrame(kinds.ack, 0, 7)],
+  'an unknown kind': [host.newFrame(200 as 3, 0, 0)],
+  'a kind that only the host sends': [host.newFrame(kinds.exec, 1, 2)],
+  'data of a stream that never was': [host.dataFrame(9, 1, Buffer.from('x'))],
+  'a second hello': [hello()],
+  'a line without an end': Array.from({ length: 130 }, () => lines('x'.repeat(host.maxLinesBytes))),
+};
+
+for (const [what, frames] of Object.entries(bad)) {
+  test(`${what} ends the channel`, async (t) => {
+    const { broken, dial } = await open(t);
+    const socket = dial();
+    socket.write(hello());
+    await once(socket, 'data');
+    for (const frame of frames) socket.write(frame);
+    await closed(socket);
+    assert.ok(broken.length <= 1);
+  });
+}
+
+test('what is no hello is closed, whatever it claims', async (t) => {
+  const { broken, dial } = await open(t);
+  const claims: object[] = [
+    { version: 2 },
+    { base: -1 },
+    { base: 2 ** 50 },
+    { received: 1.5 },
+    { notes: {} },
+    { notes: [['a']].concat(Array.from({ length: 1001 }, () => ['b'])) },
+  ];
+  for (const claim of claims) {
+    const socket = dial();
+    socket.write(hello(claim));
+    await closed(socket);
+  }
+  const socket = dial();
+  socket.write('GET / HTTP/1.1\r\n\r\n');
+  await closed(socket);
+  assert.deepEqual(broken, []);
+});
+
+test('a command gets no more output than was asked for, and answers for streams of the past are forgiven', async (t) => {
+  const { endpoint, broken, dial } = await open(t);
+  const socket = dial();
+  socket.write(hello());
+  await once(socket, 'data');
+  const exec = endpoint.commands.exec({ command: ['x'] });
+  socket.write(host.newFrame(kinds.started, 1, 0));
+  const process = await exec;
+  socket.write(host.jsonFrame(kinds.exit, 1, { code: 70_000, signal: 'RM -RF' }));
+  assert.deepEqual(await process.exited, { code: 70_000 & 0xff, signal: null });
+  socket.write(host.dataFrame(1, 1, Buffer.from('late')));
+  const second = endpoint.commands.exec({ command: ['x'] });
+  socket.write(host.newFrame(kinds.started, 2, 0));
+  const running = await second;
+  assert.deepEqual(broken, []);
+  for (let bytes = 0; bytes <= host.windowBytes; bytes += 60_000) {
+    socket.write(host.dataFrame(2, 1, Buffer.alloc(60_000)));
+  }
+  await closed(socket);
+  assert.equal(broken.length, 1);
+  assert.deepEqual(await running.exited, { code: null, signal: null });
+});
+
+test('the log of a sandbox is bounded in lines and in what it takes a second', async (t) => {
+  const { endpoint, dial } = await open(t);
+  const socket = dial();
+  socket.write(hello());
+  await once(socket, 'data');
+  for (let n = 0; n < 3000; n += 1) socket.write(host.textFrame(kinds.log, 0, `${n} ${'x'.repeat(3000)}`));
+  socket.write(lines('done\n'));
+  await until('all was read', () => endpoint.position > 0);
+  const kept = endpoint.log.after(0);
+  assert.ok(kept.length > 50 && kept.length <= 1000);
+  assert.ok(kept.reduce((chars, line) => chars + line.text.length, 0) < 1024 * 1024);
+});
+
+test('random frames never throw on the host, and leave the next launcher a working channel', async (t) => {
+  const seed = Math.floor(Math.random() * 1e9);
+  t.diagnostic(`seed ${seed}`);
+  const draw = random(seed);
+  const int = (max: number) => Math.floor(draw() * max);
+  for (let round = 0; round < 60; round += 1) {
+    const { endpoint, lines: got, broken, dial } = await open(t);
+    const socket = dial();
+    socket.write(hello());
+    await once(socket, 'data');
+    const exec = endpoint.commands.exec({ command: ['x'] }).catch(() => null);
+    for (let n = 0; n < 40 && !socket.destroyed; n += 1) {
+      const payload = Buffer.from(Array.from({ length: int(40) }, () => int(256)));
+      const frame = Buffer.concat([host.newFrame(int(22) as 3, int(3), 0), payload]);
+      frame.writeUInt32BE(draw() < 0.95 ? payload.length : int(2 ** 32), 0);
+      socket.write(frame);
+    }
+    socket.end();
+    await closed(socket);
+    await endpoint.drained();
+    await exec;
+    if (broken.length > 0) continue;
+    got.length = 0;
+    const next = dial();
+    next.write(hello());
+    await once(next, 'data');
+    next.write(lines('{"still":"here"}\n'));
+    await until('the line has come', () => got.length === 1);
+  }
+});

@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { buffer, text } from 'node:stream/consumers';
+import { test, type TestContext } from 'node:test';
+import type { SandboxCommand, SandboxControl } from '../../src/domain/ports/sandbox-control.ts';
+import { commit, markDeployed, runTurn, startHarness } from '../support/harness-fixture.ts';
+import { launchEnv, makePlaces, startLinked, type Places } from '../support/local-harness.ts';
+import { until } from '../support/until.ts';
+
+async function open(
+  t: TestContext,
+): Promise<{ control: SandboxControl; places: Places; leave(): void; openCommands(): number }> {
+  const places = await makePlaces();
+  t.after(places.remove);
+  await markDeployed(places);
+  const { link } = await startLinked(t, places, launchEnv('anthropic', commit));
+  return { control: link.control, places, leave: () => link.leave(), openCommands: () => link.openCommands };
+}
+
+async function run(control: SandboxControl, command: SandboxCommand, input?: string) {
+  const process = await control.exec(command);
+  process.stdin.end(input ?? '');
+  const [stdout, stderr, exit] = await Promise.all([
+    text(process.stdout),
+    text(process.stderr),
+    process.exited,
+  ]);
+  return { stdout, stderr, ...exit };
+}
+
+test('a command runs in the workspace with its input, both outputs, its environment and its exit code', async (t) => {
+  const { control, places } = await open(t);
+  const command = ['sh', '-c', 'pwd; cat; echo "$GREETING" >&2; exit 7'];
+  const got = await run(control, { command, env: { GREETING: 'to the errors' } }, 'from the input');
+  assert.deepEqual(got, {
+    stdout: `${places.workspace}\nfrom the input`,
+    stderr: 'to the errors\n',
+    code: 7,
+    signal: null,
+  });
+});
+
+test('a command that cannot be started says why', async (t) => {
+  const { control } = await open(t);
+  await assert.rejects(control.exec({ command: ['no-such-program'] }), { code: 'not_found' });
+  await assert.rejects(control.exec({ command: ['true'], cwd: '/no/such/folder' }), {
+    code: 'failed',
+    message: /cwd/,
+  });
+  await assert.rejects(control.exec({ command: ['no-such-program'], terminal: { columns: 80, rows: 24 } }), {
+    code: 'not_found',
+  });
+  await assert.rejects(control.exec({ command: ['true', 'x'.repeat(70_000)] }), { code: 'failed' });
+});
+
+test('bytes pass unchanged in both directions, more than any window holds', async (t) => {
+  const { control } = await open(t);
+  const bytes = Buffer.from(Array.from({ length: 3_000_000 }, (_, at) => (at * 7 + (at >> 8)) & 0xff));
+  const process = await control.exec({ command: ['cat'] });
+  process.stdin.end(bytes);
+  assert.ok((await buffer(process.stdout)).equals(bytes));
+  assert.deepEqual(await process.exited, { code: 0, signal: null });
+});
+
+test('what nobody reads is not produced', async (t) => {
+  const { control, places } = await open(t);
+  const counter = `let n = 0; const more = () => { while (process.stdout.write('x'.repeat(65536))) n += 1; };
+    process.stdout.on('drain', more); more();
+    setInterval(() => require('fs').writeFileSync('count', String(n)), 20);`;
+  writeFileSync(join(places.workspace, 'counter.cjs'), counter);
+  const process = await control.exec({ command: ['node', 'counter.cjs'] });
+  const count = async () => Number((await run(control, { command: ['cat', 'count'] })).stdout);
+  let before = -1;
+  await until('the program has stopped to produce', async () => {
+    const now = await count();
+    const isStill = now === before && now > 0;
+    before = now;
+    return isStill;
+  });
+  assert.ok(before < 64, `${before} chunks of 64 KiB were taken though nobody read them`);
+  process.stdout.resume();
+  await until('it goes on when somebody reads', async () => (await count()) > before + 64);
+  process.stdout.destroy();
+  assert.equal((await process.exited).code ?? (await process.exited).signal, 'SIGTERM');
+});
+
+test('a signal reaches the whole group of a command', async (t) => {
+  const { control } = await open(t);
+  const process = await control.exec({ command: ['sh', '-c', 'sleep 600 & echo ready; wait'] });
+  await once(process.stdout, 'data');
+  process.kill('SIGKILL');
+  assert.deepEqual(await process.exited, { code: null, signal: 'SIGKILL' });
+});
+
+test('a command ends when its output is let go of, and when the service leaves', async (t) => {
+  const { control, leave, openCommands } = await open(t);
+  const mark = `601.${Math.floor(Math.random() * 1e9)}`;
+  const alive = async () =>
+    (
+      await run(control, { command: ['sh', '-c', `ps -eo args | grep -c "^sleep ${mark}" || true`] })
+    ).stdout.trim();
+  const first = await control.exec({ command: ['sh', '-c', `echo on; trap "" TERM; sleep ${mark}`] });
+  await once(first.stdout, 'data');
+  assert.equal(await alive(), '1');
+  first.stdout.destroy();
+  await until('nothing of it is left', async () => (await alive()) === '0');
+  const second = await control.exec({ command: ['sleep', '602'] });
+  assert.equal(openCommands(), 1);
+  leave();
+  assert.deepEqual(await second.exited, { code: null, signal: null });
+  await assert.rejects(control.exec({ command: ['true'] }), { code: 'gone' });
+});
+
+test('there is an end to the number of commands at once, and room again when they have ended', async (t) => {
+  const { control } = await open(t);
+  const many = await Promise.all(Array.from({ length: 64 }, () => control.exec({ command: ['cat'] })));
+  await assert.rejects(control.exec({ command: ['true'] }), { code: 'limit' });
+  for (const process of many) process.stdin.end();
+  for (const process of many) process.stdout.resume();
+  await Promise.all(many.map((process) => process.exited));
+  assert.equal((await run(control, { command: ['true'] })).code, 0);
+});
+
+async function readUntil(stream: Readable, wanted: RegExp): Promise<string> {
+  let seen = '';
+  for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
+    seen += `${chunk}`;
+    if (wanted.test(seen)) return seen;
+  }
+  throw new Error(`The output ended before ${wanted}: ${seen}`);
+}
+
+test('a terminal is a real one: it has a name and a size, echoes, resizes and passes on an interrupt', async (t) => {
+  const { control } = await open(t);
+  const process = await control.exec({
+    command: [
+      'sh',
+      '-c',
+      'tty; stty size; read line; echo "got $line"; trap "echo resized; stty size" WINCH; echo now; while read -r x; do :; done; sleep 600',
+    ],
+    terminal: { columns: 91, rows: 33 },
+  });
+  assert.match(await readUntil(process.stdout, /33 91/), /\/dev\/pts\/\d+/);
+  process.stdin.write('hello\r');
+  await readUntil(process.stdout, /got hello[\s\S]*now/);
+  process.resize(120, 40);
+  process.stdin.write('\r');
+  await readUntil(process.stdout, /40 120/);
+  process.stdin.write('\x03');
+  const exit = await process.exited;
+  assert.ok(exit.signal === 'SIGINT' || exit.code === 130, JSON.stringify(exit));
+});
+
+test('the end of the input types the end of a terminal', async (t) => {
+  const { control } = await open(t);
+  const process = await control.exec({ command: ['cat'], terminal: { columns: 80, rows: 24 } });
+  process.stdin.end();
+  process.stdout.resume();
+  assert.deepEqual(await process.exited, { code: 0, signal: null });
+});
+
+test('a command and a turn do not wait for each other', async (t) => {
+  const { connection, link } = await startHarness(t, { script: () => ({ text: ['done'] }) });
+  const flood = await link.control.exec({ command: ['sh', '-c', 'yes'] });
+  assert.equal((await runTurn(connection, 'hello')).text, 'done');
+  flood.stdout.destroy();
+  await flood.exited;
+});
