@@ -13,6 +13,7 @@ import { makeOutsideCertificates } from '../support/broker-world.ts';
 import { checkLog, logOf, workshop } from '../support/scenario.ts';
 import { checkReport, nowhere, searcher } from '../support/secret-search.ts';
 import { startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const isRoot = process.getuid?.() === 0;
 
@@ -51,7 +52,7 @@ async function startOutside(t: TestContext, names: string[]) {
 }
 
 test(
-  'A brokered secret works from inside and is nowhere to be found; rotation and deletion hold at once, and other hosts get nothing.',
+  'A brokered secret works from inside and is nowhere to be found; rotation holds at once, a killed service goes on, and other hosts get nothing.',
   { skip: isRoot ? false : 'only root can give a service another /etc/hosts' },
   async (t) => {
     const names = ['api.example.com', 'other.example.com'];
@@ -109,6 +110,11 @@ test(
     assert.match(await run(`ls /tmp/same-sandbox; ${curl(api!, 'TOKEN')}`), /same-sandbox[^]*told berth_ph_/);
     assert.equal(outside.tokens.at(-1), values.second);
 
+    await service.kill9();
+    await service.restart();
+    assert.match(await run(`ls /tmp/same-sandbox; ${curl(api!, 'TOKEN')}`), /same-sandbox[^]*told berth_ph_/);
+    assert.equal(outside.tokens.at(-1), values.second);
+
     assert.match(await run(curl(other!, 'TOKEN')), /HTTP\/1\.1 403[^]*placeholder_to_wrong_host/);
     assert.match(await run(curl(other!, 'FOREIGN')), /200 OK/);
     assert.equal(outside.tokens.at(-1), values.foreign);
@@ -116,10 +122,11 @@ test(
     const stop = await service.api('DELETE', `/v1/agents/${agent.id}/secrets/TOKEN`);
     assert.equal(stop.status, 204);
     assert.doesNotMatch(await run('env'), /^TOKEN=/m);
-    const refused = JSON.parse(await berth(['egress', 'refusals', agent.id, '--json'])) as {
-      reason: string;
-      host: string;
-    }[];
+    let refused: { reason: string; host: string }[] = [];
+    await until('the refusal is listed', async () => {
+      refused = JSON.parse(await berth(['egress', 'refusals', agent.id, '--json']));
+      return refused.length > 0;
+    });
     assert.deepEqual(
       refused.map(({ reason, host }) => [reason, host]),
       [['placeholder_to_wrong_host', 'other.example.com']],

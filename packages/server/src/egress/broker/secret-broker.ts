@@ -79,7 +79,7 @@ export function createSecretBroker(options: SecretBrokerOptions): OpenSecretBrok
       const { hasStarted, state: before } = await records.load(owner.sandboxId);
       if (before) begin(owner, JSON.parse(before.toString()) as State);
       // Without a state it was started without an authority, and would believe none by now.
-      if (hasStarted) return {};
+      if (before || hasStarted) return {};
       const names = await secrets.brokeredNames(owner.agentId);
       if (names.length === 0) return {};
       const state: State = { seed: randomBytes(32).toString('base64'), secrets: names };
