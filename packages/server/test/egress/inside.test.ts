@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, chmodSync } from 'node:fs';
+import { chmodSync, copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
@@ -128,6 +128,55 @@ function makeRepository(world: World): void {
 const clients = ['curl', 'http', 'git', 'node', 'python', 'npm'];
 const arrivedElsewhere = (world: World) => world.arrived.filter((line) => !/^\S+ good\.test /.test(line));
 
+/** Rows of the table in docs/egress.md: the probe, and what it tries. */
+const rows: [name: string, what: string][] = [
+  ...['good', 'other'].flatMap((host) =>
+    Object.entries({
+      curl: 'curl, https',
+      http: 'curl, http',
+      git: 'git over https',
+      node: "Node's fetch",
+      python: "Python's urllib",
+      npm: 'npm',
+    }).map(([client, label]): [string, string] => [
+      `${client}-${host}`,
+      `${host === 'good' ? 'a listed host' : 'another host'}: ${label}`,
+    ]),
+  ),
+  ['metadata', '`169.254.169.254`'],
+  ['metadata6', '`fd00:ec2::254`'],
+  ['mapped', '`::ffff:169.254.169.254`'],
+  ['private', 'a listed name with a private address'],
+  ['rebinding', 'a listed name with a public address and that of the metadata'],
+  ['redirect-denied', 'a redirect of a listed host to another host'],
+  ['redirect-metadata', 'a redirect of a listed host to the metadata'],
+  ['literal', 'a public address that is not listed'],
+  ['other', 'TLS to a listed host that names another (SNI)'],
+  ['none', 'TLS to a listed host that names none'],
+  ['connect-ssh', 'CONNECT to port 22 of a listed host'],
+  ['connect-metadata', 'CONNECT to `169.254.169.254:80`'],
+  ['connect-mapped', 'CONNECT to `[::ffff:7f00:1]:80`'],
+  ['connect-decimal', 'CONNECT to `2130706433:80`'],
+  ['tunnel-name', 'data in a name that is looked up'],
+  ['udp', 'UDP to port 53 of a public address'],
+  ['raw', 'TCP to another port of a public address'],
+  ['host-loopback', "the host's loopback"],
+  ['host-loopback-proxied', "the host's loopback through the proxy"],
+];
+
+const outcomes = { proxy: new Map<string, string>(), transparent: new Map<string, string>() };
+
+function outcomeOf({ text }: Seen): string {
+  if (/hello from|\tHEAD|1\.2\.3|secret of the host/.test(text)) return 'reached';
+  if (/^198\.1[89]\./.test(text)) return 'answered inside';
+  if (/X-Berth-Egress-Error|\([a-z_]+\)|\b403\b/.test(text)) return 'not reached, told so';
+  return 'not reached';
+}
+
+function note(mode: 'proxy' | 'transparent', seen: Map<string, Seen>): void {
+  for (const [name, probe] of seen) outcomes[mode].set(name, outcomeOf(probe));
+}
+
 for (const mode of ['proxy', 'transparent'] as const) {
   test(`From inside, ${mode} mode: every client reaches what is listed, and none anything else`, async (t) => {
     const made = await inside(t, mode);
@@ -135,6 +184,7 @@ for (const mode of ['proxy', 'transparent'] as const) {
     const { world, run } = made;
     const hostPort = String(Number(new URL(await hostServer(t)).port));
     const seen = await run(probes, { HOST_PORT: hostPort });
+    note(mode, seen);
     const table = [...seen].map(([name, { code, text }]) => `${name} ${code} ${text}`).join('\n');
     for (const client of clients) {
       const good = seen.get(`${client}-good`);
@@ -182,6 +232,7 @@ for (const mode of ['proxy', 'transparent'] as const) {
       t other openssl s_client ${way} -connect good.test:443 -servername other.test
       t none openssl s_client ${way} -connect good.test:443 -noservername`,
     );
+    note(mode, seen);
     assert.equal(seen.get('same')!.code, 0, seen.get('same')!.text);
     assert.notEqual(seen.get('other')!.code, 0, seen.get('other')!.text);
     assert.notEqual(seen.get('none')!.code, 0, seen.get('none')!.text);
@@ -191,6 +242,21 @@ for (const mode of ['proxy', 'transparent'] as const) {
     );
   });
 }
+
+test('The table in docs/egress.md is what was seen from inside', (t) => {
+  if (outcomes.proxy.size === 0 || outcomes.transparent.size === 0) {
+    return void t.skip('one of the modes was not tried here');
+  }
+  const lines = rows.map(([name, what]) => {
+    const { proxy, transparent } = outcomes;
+    return `| ${what} | ${proxy.get(name)} | ${transparent.get(name)} |`;
+  });
+  const wanted = ['| tried from inside | proxy mode | transparent mode |', '|---|---|---|', ...lines].join(
+    '\n',
+  );
+  const page = readFileSync(new URL('../../../../docs/egress.md', import.meta.url), 'utf8');
+  assert.ok(page.includes(wanted), `docs/egress.md must have this table:\n${wanted}`);
+});
 
 /** A service on the host's own loopback that no sandbox may see. */
 async function hostServer(t: TestContext): Promise<string> {
