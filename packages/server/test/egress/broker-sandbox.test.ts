@@ -11,44 +11,49 @@ const secret = { key: 'TOKEN', hosts: ['api.example.com', 'git.example.com'], va
 const names = ['api.example.com', 'git.example.com', 'other.example.com'];
 const basic = (user: string) => `Basic ${Buffer.from(`${user}:${value}`).toString('base64')}`;
 
-test('curl, Node, Python and pip in a sandbox reach the host with the value that they do not have', async (t) => {
-  const { run, arrived, world, refusals } = await brokerSandbox(t, names, [secret]);
-  world.answer = (message, response) => {
-    if (message.url?.startsWith('/simple/')) response.setHeader('content-type', 'text/html');
-    response.end(
-      message.url?.startsWith('/simple/')
-        ? '<a href="/none">none</a>'
-        : `told ${message.headers.authorization}`,
-    );
-  };
-  const script = [
-    'curl -sS -H "Authorization: Bearer $TOKEN" https://api.example.com/curl; echo',
-    'curl -sS -u "user:$TOKEN" https://api.example.com/curl-basic; echo',
-    `node -e 'fetch("https://api.example.com/node", { headers: { authorization: "Bearer " + process.env.TOKEN } }).then((r) => r.text()).then(console.log)'`,
-    `/usr/bin/python3 -c '
+for (const mode of ['proxy', 'transparent'] as const) {
+  test(`curl, Node, Python and pip in a sandbox reach the host with the value that they do not have (${mode})`, async (t) => {
+    const { driver, run, arrived, world, refusals } = await brokerSandbox(t, names, [secret], mode);
+    if (mode === 'transparent' && !(await driver.capabilities()).transparentEgress) {
+      return void t.skip('transparent egress is not possible here');
+    }
+    world.answer = (message, response) => {
+      if (message.url?.startsWith('/simple/')) response.setHeader('content-type', 'text/html');
+      response.end(
+        message.url?.startsWith('/simple/')
+          ? '<a href="/none">none</a>'
+          : `told ${message.headers.authorization}`,
+      );
+    };
+    const script = [
+      'curl -sS -H "Authorization: Bearer $TOKEN" https://api.example.com/curl; echo',
+      'curl -sS -u "user:$TOKEN" https://api.example.com/curl-basic; echo',
+      `node -e 'fetch("https://api.example.com/node", { headers: { authorization: "Bearer " + process.env.TOKEN } }).then((r) => r.text()).then(console.log)'`,
+      `/usr/bin/python3 -c '
 import os, urllib.request
 request = urllib.request.Request("https://api.example.com/python", headers={"Authorization": "Bearer " + os.environ["TOKEN"]})
 print(urllib.request.urlopen(request).read().decode())'`,
-    '/usr/bin/python3 -m pip download --no-input --disable-pip-version-check -q -i "https://user:$TOKEN@api.example.com/simple" thing 2>&1 | tail -1',
-    'env | grep -c berth_ph_',
-  ].join('\n');
-  const { stdout, stderr, env } = await run(script);
-  const all = stdout + stderr;
-  assert.deepEqual(
-    arrived.map(({ url, authorization }) => [url, authorization]),
-    [
-      ['/curl', `Bearer ${value}`],
-      ['/curl-basic', basic('user')],
-      ['/node', `Bearer ${value}`],
-      ['/python', `Bearer ${value}`],
-      ['/simple/thing/', basic('user')],
-    ],
-    all,
-  );
-  assert.equal(stdout.split(`told Bearer ${env['TOKEN']}`).length, 4, all);
-  assert.equal(all.includes(value), false);
-  assert.deepEqual(refusals, []);
-});
+      '/usr/bin/python3 -m pip download --no-input --disable-pip-version-check -q -i "https://user:$TOKEN@api.example.com/simple" thing 2>&1 | tail -1',
+      'env | grep -c berth_ph_',
+    ].join('\n');
+    const { stdout, stderr, env } = await run(script);
+    const all = stdout + stderr;
+    assert.deepEqual(
+      arrived.map(({ url, authorization }) => [url, authorization]),
+      [
+        ['/curl', `Bearer ${value}`],
+        ['/curl-basic', basic('user')],
+        ['/node', `Bearer ${value}`],
+        ['/python', `Bearer ${value}`],
+        ['/simple/thing/', basic('user')],
+      ],
+      all,
+    );
+    assert.equal(stdout.split(`told Bearer ${env['TOKEN']}`).length, 4, all);
+    assert.equal(all.includes(value), false);
+    assert.deepEqual(refusals, []);
+  });
+}
 
 test('git clones and pushes over https with a brokered token, as password and as a bearer', async (t) => {
   const root = mkdtempSync(join(tmpdir(), 'berth-outside-git-'));

@@ -12,25 +12,23 @@ import type { BrokeredSecret } from '../../src/domain/ports/secret-broker.ts';
 import { withBroker } from '../../src/egress/broker/brokered-egress.ts';
 import { createSecretBroker } from '../../src/egress/broker/secret-broker.ts';
 import { createEgressProxy } from '../../src/egress/proxy.ts';
-import { reachableNodeDir } from '../../src/harness/node-dir.ts';
 import { readAuthorities } from '../../src/repos/ca-bundle.ts';
 import { fixture, type Outcome } from '../sandbox/fixture.ts';
 import { makeOutsideCertificates } from './broker-world.ts';
+import { preparedHarness } from './local-harness.ts';
 import { silentLog } from './log.ts';
 
-/** A forwarder for the proxy variables, and the command of the test after it listens. */
-const forwarder = `
-const net = require('node:net');
-const server = net.createServer((client) => {
-  const socket = net.connect('/run/berth/egress.sock');
-  client.on('error', () => socket.destroy());
-  socket.on('error', () => client.destroy());
-  client.pipe(socket).pipe(client);
-});
-server.listen(3128, '127.0.0.1', () => {
-  const child = require('node:child_process').spawn('sh', ['-c', process.argv[1]], { stdio: 'inherit' });
-  child.on('exit', (code) => process.exit(code ?? 1));
-});`;
+/** As the launcher does it: the way out is opened, and the script gets its variables, or none in transparent mode. */
+const launcher = `
+import { spawn } from 'node:child_process';
+import { openEgress } from '/opt/berth/harness/egress.mjs';
+const mode = process.env.BERTH_EGRESS;
+const way = await openEgress('/run/berth/egress.sock', mode);
+const env = { ...process.env, ...(mode === 'transparent' ? {} : way) };
+const child = spawn('/bin/sh', ['-c', process.argv[1]], { env, stdio: 'inherit' });
+child.on('exit', (code) => process.exit(code ?? 1));`;
+
+export type EgressModeInside = 'proxy' | 'transparent';
 
 export interface Arrived {
   host: string;
@@ -39,7 +37,12 @@ export interface Arrived {
 }
 
 /** Secrets, the proxy and the broker in front of an https server of this process, and real sandboxes behind them. */
-export async function brokerSandbox(t: TestContext, names: string[], secrets: BrokeredSecret[]) {
+export async function brokerSandbox(
+  t: TestContext,
+  names: string[],
+  secrets: BrokeredSecret[],
+  mode: EgressModeInside = 'proxy',
+) {
   const driver = fixture();
   t.after(() => driver.close());
   const outside = makeOutsideCertificates(names);
@@ -69,11 +72,17 @@ export async function brokerSandbox(t: TestContext, names: string[], secrets: Br
   });
   const proxy = withBroker(
     createEgressProxy({
-      readPolicy: async () => ({ mode: 'list', allow: names, deny: [], presets: [], transparent: false }),
+      readPolicy: async () => ({
+        mode: 'list',
+        allow: names,
+        deny: [],
+        presets: [],
+        transparent: mode === 'transparent',
+      }),
       recorder: { refused: (refusal) => refusals.push(refusal), passed: () => undefined },
       allowPrivateNetworks: [],
       maxConnections: 1_000,
-      transparentPossible: async () => false,
+      transparentPossible: async () => true,
       interceptor: ({ sandboxId }) => broker.interceptorOf(sandboxId),
       resolve: async (host) => (names.includes(host) ? ['93.184.216.1'] : []),
       connect: () => connect({ host: '127.0.0.1', port, allowHalfOpen: true }),
@@ -86,7 +95,7 @@ export async function brokerSandbox(t: TestContext, names: string[], secrets: Br
     server.closeAllConnections();
     server.close();
   });
-  const nodeDir = await reachableNodeDir(process.execPath, driver.folder);
+  const { hostPath, nodeDir } = await preparedHarness();
 
   /** Runs a script in a fresh sandbox of the agent, with everything that it finds its way out by. */
   async function run(
@@ -98,16 +107,18 @@ export async function brokerSandbox(t: TestContext, names: string[], secrets: Br
     mkdirSync(runDir, { mode: 0o755 });
     const owner = { orgId: newId(), agentId: newId(), sandboxId: id };
     const opened = await proxy.open(owner, runDir);
-    const way = 'http://127.0.0.1:3128';
     const env = {
       PATH: '/opt/berth/node/bin:/usr/bin:/bin',
       HOME: '/home/agent',
+      LANG: 'C.UTF-8',
       ...opened.env,
-      ...{ HTTP_PROXY: way, HTTPS_PROXY: way, http_proxy: way, https_proxy: way, NODE_USE_ENV_PROXY: '1' },
       ...more,
     };
-    const command = ['/opt/berth/node/bin/node', '-e', forwarder, script];
-    const binds = [{ hostPath: nodeDir, path: '/opt/berth/node' }];
+    const command = ['/opt/berth/node/bin/node', '--input-type=module', '-e', launcher, script];
+    const binds = [
+      { hostPath: nodeDir, path: '/opt/berth/node' },
+      { hostPath, path: '/opt/berth/harness' },
+    ];
     const limits = {
       memoryBytes: 1024 * 1024 * 1024,
       cpus: 2,
@@ -115,7 +126,9 @@ export async function brokerSandbox(t: TestContext, names: string[], secrets: Br
       diskBytes: 256 * 1024 * 1024,
       openFiles: 1024,
     };
-    const sandbox = await driver.driver.start(driver.spec(command, { id, runDir, env, binds, limits }));
+    const sandbox = await driver.driver.start(
+      driver.spec(command, { id, runDir, env, binds, limits, transparentEgress: opened.transparent }),
+    );
     const output = { stdout: '', stderr: '' };
     sandbox.stdout.on('data', (chunk: Buffer) => (output.stdout += chunk.toString('latin1')));
     sandbox.stderr.on('data', (chunk: Buffer) => (output.stderr += chunk.toString('latin1')));
@@ -126,7 +139,7 @@ export async function brokerSandbox(t: TestContext, names: string[], secrets: Br
     return { exit, env, ...output };
   }
 
-  return { world, arrived, refusals, run };
+  return { driver: driver.driver, world, arrived, refusals, run };
 }
 
 /** Answers as git's own server for repositories below `root` (CGI, RFC 3875); the body is already framed. */
