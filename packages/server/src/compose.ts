@@ -9,7 +9,7 @@ import { createCursors } from './domain/paging.ts';
 import type { Log } from './domain/log.ts';
 import type { Egress } from './domain/ports/egress.ts';
 import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gateway.ts';
-import type { SandboxDriver } from './domain/ports/sandbox.ts';
+import type { SandboxCapabilities, SandboxDriver } from './domain/ports/sandbox.ts';
 import { createApp, type App } from './edges/app.ts';
 import { createGitEdge } from './edges/git.ts';
 import { createListener, type Listener } from './edges/listener.ts';
@@ -223,6 +223,8 @@ export async function compose(
     sourceDir: fileURLToPath(new URL('../../harness/src', import.meta.url)),
     targetDir: config.paths.runtime,
   });
+  const abilities = await sandboxDriver.capabilities();
+  const { freezeAfterSeconds } = config.sandbox;
   const runtime = createRuntime({
     life,
     cancel,
@@ -231,8 +233,8 @@ export async function compose(
     nodeId,
     driver: sandboxDriver,
     openLink: harnessLinks({ log }),
-    isDetached: await isDetached(config, sandboxDriver),
-    freezeAfterMs: config.sandbox.freezeAfterSeconds === 0 ? null : config.sandbox.freezeAfterSeconds * 1000,
+    isDetached: isDetached(config, abilities),
+    freezeAfterMs: abilities.freeze && freezeAfterSeconds > 0 ? freezeAfterSeconds * 1000 : null,
     launch: (input) => harnessLaunch(prepared, input),
     gateway: () => gateway,
     repos,
@@ -373,12 +375,11 @@ function egressGauges(proxy: Egress): Record<string, number> {
 }
 
 /** Somebody who starts the service from a terminal does not expect anything to be left of it. */
-async function isDetached(config: Config, driver: SandboxDriver): Promise<boolean> {
+function isDetached(config: Config, { driver, usable, detached }: SandboxCapabilities): boolean {
   if (config.detach === 'never' || (config.detach === 'auto' && process.stdin.isTTY)) return false;
-  const { usable, detached } = await driver.capabilities();
   if (config.detach === 'always' && usable && !detached) {
     throw new ConfigError(
-      `BERTH_DETACH: sandboxes of the ${driver.name} driver end with the service; use auto or never.`,
+      `BERTH_DETACH: sandboxes of the ${driver} driver end with the service; use auto or never.`,
     );
   }
   return detached;

@@ -119,9 +119,7 @@ export class Keeper {
       warm.fingerprint === fingerprint(wish) &&
       !this.#queues.has(wish.agentId)
     ) {
-      const hold = this.#take(warm, conversationId);
-      if (warm.isFrozen) await warm.use();
-      return hold;
+      return this.#takeRunning(warm, conversationId);
     }
     const before = this.#queues.get(wish.agentId) ?? Promise.resolve();
     const mine = before.then(() => this.#holdInTurn(wish, conversationId, signal));
@@ -159,9 +157,7 @@ export class Keeper {
       if (this.#isClosed) throw new Error('The service is stopping.');
       const kept = this.#byAgent.get(wish.agentId);
       if (kept && kept.canTakeTurns && kept.fingerprint === fingerprint(wish)) {
-        const hold = this.#take(kept, conversationId);
-        await kept.use();
-        return hold;
+        return this.#takeRunning(kept, conversationId);
       }
       if (kept && !kept.canTakeTurns) await kept.gone;
       else if (kept && kept.isIdle) await kept.end('Its deployment or settings have changed.');
@@ -218,6 +214,18 @@ export class Keeper {
     records
       .releaseAgent(nodeId, kept.agentId)
       .catch((error: unknown) => log.warn('An agent could not be released.', { error: String(error) }));
+  }
+
+  /** One that is frozen runs on first. */
+  async #takeRunning(kept: KeptSandbox, conversationId: string): Promise<Hold> {
+    const hold = this.#take(kept, conversationId);
+    try {
+      await kept.use();
+      return hold;
+    } catch (error) {
+      hold.release();
+      throw error;
+    }
   }
 
   #take(kept: KeptSandbox, conversationId: string): Hold {

@@ -54,20 +54,25 @@ export class KeptSandbox {
   }
 
   /** Somebody uses it. Resolves when its processes run. */
-  async use(): Promise<void> {
+  use(): Promise<void> {
     this.lastUsedMs = Date.now();
     if (!this.isFrozen) return this.#shift;
     this.isFrozen = false;
-    this.#shift = this.#shift.catch(() => undefined).then(() => this.#started.sandbox.thaw());
-    return this.#shift;
+    return this.#change(() => this.#started.sandbox.thaw());
   }
 
   /** Stops its processes where they are. Nothing of it is lost; the next use goes on. */
   async freeze(): Promise<void> {
     if (this.isFrozen || !this.canTakeTurns) return;
     this.isFrozen = true;
-    this.#shift = this.#shift.then(() => this.#started.sandbox.freeze());
-    return this.#shift;
+    await this.#change(() => this.#started.sandbox.freeze());
+  }
+
+  #change(shift: () => Promise<void>): Promise<void> {
+    const changed = this.#shift.then(shift);
+    // Whoever asked for it is told of a failure; the next change is tried all the same.
+    this.#shift = changed.catch(() => undefined);
+    return changed;
   }
 
   /** Ends the whole process tree. Resolves when it is gone. */

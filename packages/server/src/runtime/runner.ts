@@ -221,7 +221,9 @@ async function conclude(deps: RunnerDependencies, turn: Turn, hold: Hold, result
   if (exit?.reason === 'disk_full') {
     return turn.settle('failed', { code: 'sandbox_disk_full', error: "The agent's disk is full." });
   }
-  const reason = hold.kept.endedBy ?? (exit?.reason === 'killed' ? 'The sandbox was ended.' : null);
+  // A first process that ended has a code; without one it was ended from outside, together with all that was in it.
+  const wasEnded = exit?.reason === 'killed' || exit?.code === null;
+  const reason = hold.kept.endedBy ?? (wasEnded ? 'The sandbox was ended.' : null);
   if (reason === null) return turn.settle('failed', failure);
   await turn.giveUp(reason, deps.maxAttempts, failure, RETRY_DELAY_MS);
 }

@@ -5,6 +5,7 @@ import type { TurnHistory } from '../services/turn-history.ts';
 import { Keeper, type KeeperOptions } from './keeper.ts';
 import { adoptTurns } from './adopt-turns.ts';
 import { resumeTurn, runTurn, type RunnerDependencies } from './runner.ts';
+import { Reconciler } from './reconciler.ts';
 import { Scheduler } from './scheduler.ts';
 import type { SandboxHost } from '../services/sandbox-host.ts';
 import { createSandboxHost } from './sandbox-host.ts';
@@ -42,7 +43,10 @@ export interface Runtime {
    * process of this node takes it up; else it is tried again with the next start. All other sandboxes end.
    */
   drain(graceMs: number, mayLeave: boolean): Promise<void>;
-  stats(): { runningRuns: number; sandboxes: number };
+  /** For the metrics, by their names. */
+  stats(): Record<string, number>;
+  /** Compares the host with the database at once, as is done now and then. */
+  reconcile(): Promise<void>;
 }
 
 export function createRuntime(deps: RuntimeDependencies): Runtime {
@@ -53,6 +57,7 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
   const lastTurns = new Map<string, Turn>();
   const byRun = new Map<string, Turn>();
   const keeper = new Keeper(deps);
+  const reconciler = new Reconciler(deps, keeper);
   const runner: RunnerDependencies = { ...deps, keeper, maxAttempts };
 
   const execute = (claim: Claim) => track(new Turn(life, claim), (turn) => runTurn(runner, turn));
@@ -115,11 +120,8 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
     const places = keeper.all.filter((kept) => kept.turns.size > 0 && kept.canTakeTurns);
     const left = new Set(places.flatMap((kept) => [...kept.turns]));
     for (const kept of places) kept.leave();
-    for (const turn of turns.values()) {
-      // One that waits for its sandbox has told nothing yet.
-      if (left.has(turn.claim.conversationId)) await turn.leave();
-      else turn.stop('drain');
-    }
+    // One that waits for its sandbox has told nothing yet, and is not among them.
+    for (const turn of turns.values()) if (left.has(turn.claim.conversationId)) await turn.leave();
     return new Set(places.map((kept) => kept.id));
   }
 
@@ -139,26 +141,40 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
       );
       await upkeep.begin(kept);
       scheduler.start();
+      reconciler.begin();
       // What was answered or cancelled while nobody listened.
       await look(null);
     },
     removeAgent: (agentId) => removeAgent(deps, { keeper, turns }, agentId),
     async drain(graceMs, mayLeave) {
       scheduler.stop();
+      await reconciler.close();
       await within(graceMs, scheduler.idle());
       const left = mayLeave && deps.isDetached ? await leaveTurns() : new Set<string>();
-      if (left.size === 0) {
-        for (const turn of turns.values()) turn.stop('drain');
-        await scheduler.idle();
-      }
+      for (const turn of turns.values()) if (!turn.isOver) turn.stop('drain');
+      // Those that were left behind never come back to this process.
+      if (left.size === 0) await scheduler.idle();
+      else while ([...turns.values()].some((turn) => !turn.isOver)) await delay(LOOK_MS);
       await keeper.close('The service was stopped.', (kept) => left.has(kept.id));
       await upkeep.close();
       // The node's sign of life stays for what is left: another one takes it over when nobody comes back.
       if (left.size === 0) await life.leave();
     },
-    stats: () => ({ runningRuns: scheduler.size, sandboxes: keeper.size }),
+    reconcile: () => reconciler.look(),
+    stats() {
+      const frozen = keeper.all.filter((kept) => kept.isFrozen).length;
+      return {
+        berth_runs_running: scheduler.size,
+        berth_sandboxes: keeper.size,
+        berth_sandboxes_frozen: frozen,
+        berth_sandboxes_leaked: reconciler.leaked,
+      };
+    },
   };
 }
+
+const LOOK_MS = 10;
+const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function within(ms: number, work: Promise<void>): Promise<void> {
   let timer: NodeJS.Timeout | undefined;

@@ -87,9 +87,9 @@ test('with no room the least recently used idle sandbox gives way, and runs wait
   const busy = await Promise.all(
     [second, third].map((id) => replica.runs.send(owner, send('wait', { agentId: id }))),
   );
-  await until('both run', () => replica.runtime.stats().runningRuns === 2);
+  await until('both run', () => replica.runtime.stats()['berth_runs_running'] === 2);
   const waiting = await replica.runs.send(owner, send('x', { agentId }));
-  await until('it is claimed', () => replica.runtime.stats().runningRuns === 3);
+  await until('it is claimed', () => replica.runtime.stats()['berth_runs_running'] === 3);
   assert.equal(replica.driver.started.length, 3);
   door.open();
   for (const { runId } of [...busy, waiting]) {

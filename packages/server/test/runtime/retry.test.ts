@@ -157,7 +157,7 @@ test('a drain lets turns end, and leaves those that do not to the next start', a
   });
   const long = await first.runs.send(owner, send('long', { agentId }));
   const short = await first.runs.send(owner, send('short', { agentId }));
-  await until('both run', () => first.runtime.stats().runningRuns === 2);
+  await until('both run', () => first.runtime.stats()['berth_runs_running'] === 2);
   await until('both are in the sandbox', () => first.driver.live.size === 1);
   const drained = first.runtime.drain(300, false);
   const late = await first.runs.send(owner, send('late', { agentId }));

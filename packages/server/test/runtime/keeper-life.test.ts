@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { newId } from '../../src/domain/ids.ts';
+import { createSandboxRecords } from '../../src/services/sandbox-records.ts';
+import { echo, runWorld, send, type Replica, type RunWorld } from '../support/run-world.ts';
+import { until } from '../support/until.ts';
+
+async function ask(world: RunWorld, replica: Replica) {
+  const sent = await replica.runs.send(world.owner, send('hello', { agentId: world.agentId }));
+  return replica.runs.outcome(world.owner, sent.runId, 10_000);
+}
+
+test('a sandbox that nobody uses is frozen, and runs on with the next turn', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const replica = await world.replica({ overrides: { freezeAfterMs: 50 } });
+  await ask(world, replica);
+  const [sandbox] = replica.driver.started;
+  await until('it is frozen', () => sandbox!.isFrozen);
+  assert.equal(replica.runtime.stats()['berth_sandboxes_frozen'], 1);
+  const { state } = await replica.runtime.host.state(world.agentId);
+  assert.equal(state, 'frozen');
+  await ask(world, replica);
+  assert.equal(replica.driver.started.length, 1);
+  await until('it is frozen again', () => sandbox!.isFrozen);
+});
+
+test('a sandbox with a turn in it is not frozen, however long the turn takes', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  let frozen = 0;
+  const replica = await world.replica({
+    overrides: { freezeAfterMs: 50 },
+    script: async (turn, sandbox) => {
+      const freeze = sandbox.freeze.bind(sandbox);
+      sandbox.freeze = () => {
+        frozen += 1;
+        return freeze();
+      };
+      await new Promise((resolve) => setTimeout(resolve, 1_500));
+      assert.equal(frozen, 0);
+      return echo(turn, sandbox);
+    },
+  });
+  await ask(world, replica);
+  await until('it is frozen after it', () => frozen === 1);
+});
+
+test('what is on the host without a row, or in a row without being on the host, is found and ended', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const replica = await world.replica();
+  await ask(world, replica);
+  const { driver, runtime, nodeId } = replica;
+  const spec = driver.started[0]!.spec;
+  const stray = newId();
+  await driver.start({ ...spec, id: stray });
+  const ghost = newId();
+  const [row] = await world.db.sql`select org_id, deployment_id from sandboxes limit 1`;
+  await createSandboxRecords(world.db).starting({
+    id: ghost,
+    orgId: row!['org_id'],
+    agentId: world.agentId,
+    nodeId,
+    driver: 'fake',
+    deploymentId: row!['deployment_id'],
+    model: 'demo/guide',
+    generation: 1,
+    tokenHash: 'x',
+  });
+  await runtime.reconcile();
+  assert.ok(driver.live.has(stray), 'what is seen once may just be in between');
+  await runtime.reconcile();
+  assert.ok(!driver.live.has(stray));
+  assert.ok(driver.live.has(spec.id), 'what is kept stays');
+  assert.equal(runtime.stats()['berth_sandboxes_leaked'], 0);
+  const [ended] = await world.db.sql`select state, reason from sandboxes where id = ${ghost}`;
+  assert.deepEqual({ ...ended }, { state: 'stopped', reason: 'It was not there any more.' });
+});
+
+test('a sandbox that cannot be removed is counted as leaked until it can be', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const replica = await world.replica();
+  await ask(world, replica);
+  const { driver, runtime } = replica;
+  const stray = newId();
+  await driver.start({ ...driver.started[0]!.spec, id: stray });
+  const { remove } = driver;
+  driver.remove = () => Promise.reject(new Error('It is busy.'));
+  await runtime.reconcile();
+  await runtime.reconcile();
+  assert.equal(runtime.stats()['berth_sandboxes_leaked'], 1);
+  driver.remove = remove;
+  await runtime.reconcile();
+  assert.equal(runtime.stats()['berth_sandboxes_leaked'], 0);
+  assert.ok(!driver.live.has(stray));
+});
