@@ -10,6 +10,8 @@ export const limits = {
   /** A brokered value goes into a header, and must be long enough to be known again in an answer. */
   brokeredValueMinBytes: 8,
   brokeredValueMaxBytes: 8 * 1024,
+  /** So many values fit into a head that any host would read. */
+  placeholdersPerRequest: 16,
   gitUrlChars: 2_000,
   refChars: 255,
   manifestBytes: 64 * 1024,

@@ -173,6 +173,21 @@ test('a program that goes away in the middle of an answer or of its body frees t
   assert.deepEqual(world.reports, []);
 });
 
+test('when the proxy cuts a connection, for its policy or the end of the sandbox, both ends of it are free', async () => {
+  let isFree = false;
+  world.world.answer = (_message: IncomingMessage, response: ServerResponse) => {
+    response.once('close', () => (isFree = true));
+    response.write('never ends');
+  };
+  const socket = world.tls();
+  socket.on('error', () => undefined);
+  socket.write(request('Host: api.example.com'));
+  await once(socket, 'data');
+  world.clients.at(-1)!.destroy();
+  await closed(socket);
+  await until('the host is free', () => isFree);
+});
+
 test('a host that breaks off, lies about its answer or says nothing that can be read gives an error and no more', async () => {
   const answers = [
     (socket: Socket) => socket.destroy(),

@@ -129,8 +129,10 @@ export async function brokerWorld(secrets: BrokeredSecret[], options: { headMs?:
 
   const targets: EgressTarget[] = [];
   /** A connection from inside, as the proxy hands it on: paused, with its first bytes put back. */
+  const clients: Socket[] = [];
   const front = createServer((client) => {
     sockets.add(client);
+    clients.push(client);
     client.on('error', () => client.destroy());
     client.once('data', (first) => {
       client.pause();
@@ -199,6 +201,8 @@ export async function brokerWorld(secrets: BrokeredSecret[], options: { headMs?:
     session,
     interceptor,
     seen,
+    /** The proxy's ends of the connections from inside. */
+    clients,
     outside,
     reports,
     dialled,

@@ -1,5 +1,6 @@
 import { EgressRefused, type EgressTarget } from '../../domain/egress-policy.ts';
 import { hostDomain, hostMatches } from '../../domain/hosts.ts';
+import { limits } from '../../domain/limits.ts';
 import type { BrokeredName, BrokeredSecret } from '../../domain/ports/secret-broker.ts';
 import type { RequestHead } from '../interceptor.ts';
 import { createAuthority, type Authority } from './authority.ts';
@@ -24,9 +25,6 @@ export interface FilledRequest {
   /** Secrets of this host whose placeholder stands where it is not replaced. */
   left: string[];
 }
-
-/** So many values fit into a head that any host would read. */
-const MAX_REPLACED = 16;
 
 /** What is known of one sandbox's brokered secrets. No value is kept: each request that needs one reads it. */
 export class BrokerSession {
@@ -81,8 +79,11 @@ export class BrokerSession {
     if (found.inHeaders.size === 0) return head.headers;
     let count = 0;
     const headers = fillHeaders(this.placeholders, head.headers, (key) => {
-      if ((count += 1) > MAX_REPLACED) {
-        throw new EgressRefused('bad_request', `A request may hold at most ${MAX_REPLACED} placeholders.`);
+      if ((count += 1) > limits.placeholdersPerRequest) {
+        throw new EgressRefused(
+          'bad_request',
+          `A request may hold at most ${limits.placeholdersPerRequest} placeholders.`,
+        );
       }
       return secrets.get(key)!.value.toString('latin1');
     });
