@@ -46,6 +46,9 @@ export const limits = {
   egressRules: 200,
   /** Kinds of refused connections that are kept per agent; the oldest go first. */
   egressRefusals: 500,
+  /** Hosts that are counted by name for an agent in a day; the others are counted together. */
+  egressHostsPerDay: 500,
+  egressTrafficDays: 400,
 } as const;
 
 export const secretKeyPattern = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;

@@ -28,6 +28,7 @@ export function createEgressRecords(deps: { db: Database; log: Log; now?: () => 
   const { db, log, now = () => new Date() } = deps;
   const refusals = new Waiting<RefusalRow>();
   const traffic = new Waiting<Traffic>();
+  const hosts = new HostsOfDay();
   const timers = new Map<string, NodeJS.Timeout>();
   let writing: Promise<void> = Promise.resolve();
 
@@ -53,7 +54,7 @@ export function createEgressRecords(deps: { db: Database; log: Log; now?: () => 
     const at = now().toISOString();
     await db.outside(() =>
       db.tx(async () => {
-        await addTraffic(db, at.slice(0, 10), rows);
+        await addTraffic(db, at.slice(0, 10), limits.egressTrafficDays, rows);
         await recordUsage(db, ledgerRows(rows, at));
       }),
     );
@@ -74,7 +75,8 @@ export function createEgressRecords(deps: { db: Database; log: Log; now?: () => 
 
   return {
     refused: add,
-    passed({ orgId, agentId, host, sentBytes, receivedBytes, connections }) {
+    passed({ orgId, agentId, host: given, sentBytes, receivedBytes, connections }) {
+      const host = hosts.counted(agentId, given, now());
       const row = traffic.add(agentId, host, (isBeyond) => ({
         ...{ orgId, agentId, sentBytes: 0, receivedBytes: 0, connections: 0 },
         host: isBeyond ? beyond : host,
@@ -94,6 +96,24 @@ export function createEgressRecords(deps: { db: Database; log: Log; now?: () => 
       await writing.then(writeRefusals).then(writeTraffic);
     },
   };
+}
+
+/** A program that may reach a whole zone can make up names without end; each would be a row. */
+class HostsOfDay {
+  #day = '';
+  #hosts = new Map<string, Set<string>>();
+
+  counted(agentId: string, host: string, at: Date): string {
+    const day = at.toISOString().slice(0, 10);
+    if (day !== this.#day) this.#hosts.clear();
+    this.#day = day;
+    let own = this.#hosts.get(agentId);
+    if (!own) this.#hosts.set(agentId, (own = new Set()));
+    if (own.has(host)) return host;
+    if (own.size >= limits.egressHostsPerDay) return beyond;
+    own.add(host);
+    return host;
+  }
 }
 
 /** Rows by agent and kind, so many for each agent. */

@@ -84,7 +84,13 @@ export interface TrafficRow {
   connections: number;
 }
 
-export async function addTraffic(db: Database, day: string, rows: TrafficRow[]): Promise<void> {
+/** Days that lie further back than `keepDays` are forgotten for the agents that are written. */
+export async function addTraffic(
+  db: Database,
+  day: string,
+  keepDays: number,
+  rows: TrafficRow[],
+): Promise<void> {
   const given = JSON.stringify(rows);
   await db.sql`
     insert into egress_traffic as t (agent_id, day, host, sent_bytes, received_bytes, connections)
@@ -94,6 +100,9 @@ export async function addTraffic(db: Database, day: string, rows: TrafficRow[]):
         order by "agentId", host
       on conflict (agent_id, day, host) do update set sent_bytes = t.sent_bytes + excluded.sent_bytes,
         received_bytes = t.received_bytes + excluded.received_bytes, connections = t.connections + excluded.connections`;
+  const agentIds = [...new Set(rows.map((row) => row.agentId))];
+  await db.sql`
+    delete from egress_traffic where agent_id = any (${agentIds}::uuid[]) and day < ${day}::date - ${keepDays}::int`;
 }
 
 export interface HostTraffic {

@@ -111,5 +111,14 @@ test('refusals are counted by kind with a remedy, bytes by host, and both are bo
   const others = await resources.db.sql<{ count: number }[]>`
     select count::int as count from egress_refusals where agent_id = ${agent.id} and host = '(others)'`;
   assert.equal(others[0]!.count, 4 * 100);
+  for (let i = 0; i < 700; i += 1) {
+    records.passed({ ...owner, host: `${i}.c.example`, sentBytes: 1, receivedBytes: 0, connections: 1 });
+    if (i % 150 === 0) await records.flush();
+  }
+  await records.flush();
+  const [hosts] = await resources.db.sql<{ count: number; sent: number }[]>`
+    select count(*)::int as count, sum(sent_bytes)::int as sent from egress_traffic
+    where agent_id = ${agent.id} and host <> 'b.example'`;
+  assert.deepEqual(hosts, { count: limits.egressHostsPerDay, sent: 700 });
   await records.close();
 });
