@@ -12,6 +12,7 @@ import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gatew
 import type { SandboxCapabilities, SandboxDriver } from './domain/ports/sandbox.ts';
 import { createApp, type App } from './edges/app.ts';
 import { createGitEdge } from './edges/git.ts';
+import { createTerminalEdge } from './edges/terminal/edge.ts';
 import { createListener, type Listener } from './edges/listener.ts';
 import { openFilesLimit } from './open-files.ts';
 import { createSecretBroker } from './egress/broker/secret-broker.ts';
@@ -50,6 +51,7 @@ import { createSandboxFiles } from './services/sandbox-files.ts';
 import { createSandboxes } from './services/sandboxes.ts';
 import { createSandboxRecords } from './services/sandbox-records.ts';
 import { createSecrets } from './services/secrets.ts';
+import { createTerminals } from './services/terminals.ts';
 import { createTurnHistory } from './services/turn-history.ts';
 import { createUrlGuard } from './services/url-guard.ts';
 import { createAgentStore } from './store/agents.ts';
@@ -83,6 +85,7 @@ export interface Service {
 }
 
 const HOUR_MS = 3_600_000;
+const TERMINAL_GRACE_MS = 60_000;
 /** For each part of the service when it ends. */
 const END_MS = 3_000;
 
@@ -268,6 +271,13 @@ export async function compose(
     },
     log,
   });
+  const openFollows = createOpenFollows(db, log);
+  const terminals = createTerminals({
+    ...stores,
+    host: runtime.host,
+    openFollows,
+    graceMs: TERMINAL_GRACE_MS,
+  });
   const services = {
     auth,
     agents,
@@ -288,8 +298,9 @@ export async function compose(
     sandboxExec: createSandboxExec({
       ...stores,
       host: runtime.host,
-      openFollows: createOpenFollows(db, log),
+      openFollows,
     }),
+    terminals,
     conversations: createConversations({ db, ...stores, cursors, life }),
     runs: createRuns({
       db,
@@ -320,6 +331,7 @@ export async function compose(
     app,
     [createGitEdge({ services, wire: git.wire(deployments.deployPushed), log })],
     Math.floor(openFilesLimit() / 2),
+    [createTerminalEdge({ services, baseUrl: config.baseUrl, log })],
   );
   let purge: NodeJS.Timeout | undefined;
 
@@ -348,6 +360,7 @@ export async function compose(
       const steps: EndStep[] = [
         ['turns and sandboxes', () => runtime.drain(graceMs, mayLeave), graceMs + 10_000],
         ['sandbox driver', () => sandboxDriver.close(), END_MS],
+        ['terminals', async () => terminals.close(), END_MS],
         ['listener', () => listener.close(2_000), END_MS],
         ['events', () => hub.drain(), END_MS],
         ['deployments', () => work.idle(), END_MS],

@@ -1,6 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { createServer } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import { DomainError } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
@@ -16,6 +17,16 @@ export interface Mount {
   handle(request: IncomingMessage, response: ServerResponse): void | Promise<void>;
 }
 
+/** A part of the service that takes over connections (WebSocket). */
+export interface Upgrade {
+  /** Whether this request is its own; one that is nobody's is answered as if it asked for no upgrade. */
+  matches(request: IncomingMessage): boolean;
+  /** Never rejects. */
+  handle(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void>;
+  /** Ends its connections. */
+  close(): void;
+}
+
 export interface Listener {
   /** For `upgrade` handlers and the like. */
   server: Server;
@@ -26,11 +37,17 @@ export interface Listener {
 }
 
 /** The one HTTP listener: raw mounts by prefix first, then the app. */
-export function createListener(app: App, mounts: Mount[] = [], maxConnections?: number): Listener {
+export function createListener(
+  app: App,
+  mounts: Mount[] = [],
+  maxConnections?: number,
+  upgrades: Upgrade[] = [],
+): Listener {
   const appListener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
     errorHandler: (error) => adapterFailed(app, error),
   });
-  const server = createServer((request, response) => {
+  const shouldUpgradeCallback = (request: IncomingMessage) => upgrades.some((one) => one.matches(request));
+  const server = createServer({ shouldUpgradeCallback }, (request, response) => {
     const mount = mounts.find((one) => request.url?.startsWith(one.prefix));
     if (mount) void serveMount(app, mount, request, response);
     else void appListener(request, response);
@@ -41,6 +58,9 @@ export function createListener(app: App, mounts: Mount[] = [], maxConnections?: 
   // Longer than the idle time-out of usual load balancers, so that they never meet a connection just closed.
   server.keepAliveTimeout = 65_000;
   server.on('clientError', refuseMalformed);
+  server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    void upgrades.find((one) => one.matches(request))?.handle(request, socket, head);
+  });
   // A client beyond it is turned away; without an end to them nobody could be served any more, nor anything be opened.
   if (maxConnections !== undefined) server.maxConnections = maxConnections;
 
@@ -57,6 +77,7 @@ export function createListener(app: App, mounts: Mount[] = [], maxConnections?: 
     async close(graceMs) {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       app.drain();
+      for (const upgrade of upgrades) upgrade.close();
       // A connection that was busy just now becomes idle, and would be kept for the client's next request.
       const sweep = setInterval(() => server.closeIdleConnections(), 20);
       const timer = setTimeout(() => server.closeAllConnections(), graceMs);

@@ -4,6 +4,7 @@ import { execRoutes } from './sandbox/exec.ts';
 import { logRoutes } from './sandbox/logs.ts';
 import { sandboxFileRoutes } from './sandbox/files.ts';
 import { sandboxRoutes } from './sandbox/sandboxes.ts';
+import { terminalRoutes } from './sandbox/terminal.ts';
 import { agentRoutes } from './v1/agents.ts';
 import { apiKeyRoutes } from './v1/api-keys.ts';
 import { budgetRoutes } from './v1/budget.ts';
@@ -30,6 +31,7 @@ export const routes = [
   ...sandboxRoutes,
   ...execRoutes,
   ...logRoutes,
+  ...terminalRoutes,
   ...sandboxFileRoutes,
   ...budgetRoutes,
   ...limitRoutes,

@@ -30,6 +30,7 @@ export interface Services {
   sandboxes: SandboxesService;
   sandboxFiles: SandboxFilesService;
   sandboxExec: SandboxExecService;
+  terminals: TerminalsService;
   conversations: ConversationsService;
   runs: RunsService;
   events: EventsService;
@@ -236,6 +237,45 @@ export interface SandboxExecService {
     agentId: string,
     options: { after: { sandboxId: string; number: number } | null; follow: boolean; signal: AbortSignal },
   ): AsyncIterable<SandboxLogLine>;
+}
+
+/** `taken`: another connection has it now. `revoked`: its key or agent is no more. */
+export type TerminalEnd =
+  | { kind: 'exit'; exitCode: number | null; signal: string | null }
+  | { kind: 'taken' }
+  | { kind: 'revoked' }
+  | { kind: 'closing' };
+
+/** A client of a terminal. */
+export interface TerminalViewer {
+  write(bytes: Buffer): void;
+  /** Nothing comes any more. */
+  ended(end: TerminalEnd): void;
+}
+
+export interface TerminalView {
+  readonly id: string;
+  /** Output follows from `offset` on; what came before it and after `after` is lost. */
+  attach(viewer: TerminalViewer, after: number): { offset: number; lostBytes: number };
+  /** The connection is gone; the terminal waits for the next one for a while. */
+  detach(viewer: TerminalViewer): void;
+  /** False: wait for `onDrain` before there is more. */
+  input(bytes: Buffer): boolean;
+  onDrain(listener: () => void): void;
+  hold(isHeld: boolean): void;
+  resize(columns: number, rows: number): void;
+  signal(name: string): void;
+}
+
+export interface TerminalsService {
+  /** Starts the sandbox when needed. */
+  open(
+    p: Principal,
+    agentId: string,
+    options: { columns: number; rows: number; term: string },
+  ): Promise<TerminalView>;
+  /** One that this key opened and that is still there. */
+  find(p: Principal, agentId: string, terminalId: string): Promise<TerminalView>;
 }
 
 export interface Upload {

@@ -14,6 +14,8 @@ import type { Services } from '../../src/services/api.ts';
 import type { RateLimit } from '../../src/services/gcra.ts';
 import type { Idempotency } from '../../src/services/idempotency.ts';
 import { createOpenFollows } from '../../src/services/open-follows.ts';
+import { createTerminals } from '../../src/services/terminals.ts';
+import { createTerminalEdge } from '../../src/edges/terminal/edge.ts';
 import { createSandboxExec } from '../../src/services/sandbox-exec.ts';
 import { createSandboxFiles } from '../../src/services/sandbox-files.ts';
 import { createSandboxes } from '../../src/services/sandboxes.ts';
@@ -69,6 +71,7 @@ export interface EdgeWorldOptions {
   authFailures?: RateLimit;
   app?: Partial<AppOptions>;
   services?: (services: Services) => Services;
+  terminalGraceMs?: number;
 }
 
 /** The edges over the real resource services on a database of their own; conversations and runs in memory. */
@@ -93,6 +96,12 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
   const sandboxHost = fakeSandboxHost();
   const volumesDir = mkdtempSync('/tmp/berth-e-');
   const cursors = createCursors(randomBytes(32));
+  const terminals = createTerminals({
+    ...stores,
+    host: sandboxHost,
+    openFollows: createOpenFollows(db, silentLog),
+    graceMs: options.terminalGraceMs ?? 60_000,
+  });
   const made: Services = {
     auth,
     agents,
@@ -115,6 +124,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
       host: sandboxHost,
       openFollows: createOpenFollows(db, silentLog),
     }),
+    terminals,
     ...core,
     rateLimit,
     idempotency,
@@ -159,12 +169,14 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
       return readReply(await app.request(path, init));
     },
     async listen(mounts = []) {
-      listener = createListener(app, mounts);
+      const upgrade = createTerminalEdge({ services, baseUrl: 'http://localhost:8080', log: silentLog });
+      listener = createListener(app, mounts, undefined, [upgrade]);
       const address: AddressInfo = await listener.listen(0, '127.0.0.1');
       return `http://127.0.0.1:${address.port}`;
     },
     listener: () => listener!,
     async close() {
+      terminals.close();
       if (listener) await listener.close(0);
       else app.close();
       await resources.close();

@@ -2,6 +2,8 @@ import { spawn } from 'node:child_process';
 import { SandboxControlError } from '../../src/domain/ports/sandbox-control.ts';
 import type { SandboxControl, SandboxProcessExit } from '../../src/domain/ports/sandbox-control.ts';
 
+const quoted = (argument: string): string => `'${argument.replaceAll("'", `'\\''`)}'`;
+
 /** Runs commands on the host, in a folder, as a sandbox would: to test what is above the control channel alone. */
 export function hostControl(cwd: string): SandboxControl {
   return {
@@ -10,7 +12,7 @@ export function hostControl(cwd: string): SandboxControl {
       // `script` of util-linux gives a command a terminal.
       const isTerminal = command.terminal !== undefined;
       const child = isTerminal
-        ? spawn('script', ['-qfec', command.command.join(' '), '/dev/null'], {
+        ? spawn('script', ['-qfec', command.command.map(quoted).join(' '), '/dev/null'], {
             cwd,
             env: { PATH: process.env['PATH'], TERM: 'xterm', ...command.env },
             detached: true,

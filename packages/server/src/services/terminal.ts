@@ -1,0 +1,134 @@
+import type { SandboxProcess, SandboxProcessExit } from '../domain/ports/sandbox-control.ts';
+import type { TerminalEnd, TerminalView, TerminalViewer } from './api.ts';
+
+/** What a client that was away for a moment can have again. */
+const KEPT_BYTES = 256 * 1024;
+
+/**
+ * A pseudo-terminal in a sandbox that outlives the connection to its client for a while. Output is counted from its
+ * begin, so that a client says how far it has seen it. One client at a time; the next takes it over.
+ */
+export class Terminal implements TerminalView {
+  readonly id: string;
+  readonly agentId: string;
+  readonly keyId: string;
+  /** Resolves when nothing of it is left to ask for. */
+  readonly over: Promise<void>;
+  readonly #process: SandboxProcess;
+  readonly #graceMs: number;
+  #kept: Buffer[] = [];
+  #keptBytes = 0;
+  /** Of all output so far. */
+  #written = 0;
+  #viewer: TerminalViewer | null = null;
+  #exit: SandboxProcessExit | null = null;
+  #grace: NodeJS.Timeout | null = null;
+  #finish!: () => void;
+  #isOver = false;
+
+  constructor(at: { id: string; agentId: string; keyId: string; graceMs: number }, process: SandboxProcess) {
+    this.id = at.id;
+    this.agentId = at.agentId;
+    this.keyId = at.keyId;
+    this.#graceMs = at.graceMs;
+    this.#process = process;
+    this.over = new Promise((resolve) => (this.#finish = resolve));
+    process.stdin.on('error', () => {});
+    process.stdout.on('data', (bytes: Buffer) => this.#take(bytes));
+    process.stdout.on('error', () => {});
+    process.stderr.resume().on('error', () => {});
+    void process.exited.then((exit) => this.#exited(exit));
+    this.#wait();
+  }
+
+  attach(viewer: TerminalViewer, after: number): { offset: number; lostBytes: number } {
+    this.#viewer?.ended({ kind: 'taken' });
+    this.#viewer = viewer;
+    if (this.#grace) clearTimeout(this.#grace);
+    this.#grace = null;
+    const first = this.#written - this.#keptBytes;
+    const offset = Math.min(Math.max(after, first), this.#written);
+    // Told first, so that the client knows where the bytes belong that follow.
+    queueMicrotask(() => {
+      if (this.#viewer !== viewer) return;
+      const missed = Buffer.concat(this.#kept).subarray(offset - (this.#written - this.#keptBytes));
+      if (missed.length > 0) viewer.write(missed);
+      if (this.#exit) this.#told(this.#exit);
+    });
+    return { offset, lostBytes: Math.max(0, first - after) };
+  }
+
+  detach(viewer: TerminalViewer): void {
+    if (this.#viewer !== viewer) return;
+    this.#viewer = null;
+    this.#process.stdout.resume();
+    this.#wait();
+  }
+
+  input(bytes: Buffer): boolean {
+    if (this.#exit || this.#process.stdin.destroyed) return true;
+    return this.#process.stdin.write(bytes);
+  }
+
+  onDrain(listener: () => void): void {
+    this.#process.stdin.once('drain', listener);
+  }
+
+  /** The client takes no more for now, or takes more again. */
+  hold(isHeld: boolean): void {
+    if (isHeld) this.#process.stdout.pause();
+    else this.#process.stdout.resume();
+  }
+
+  resize(columns: number, rows: number): void {
+    this.#process.resize(columns, rows);
+  }
+
+  signal(name: string): void {
+    this.#process.kill(name);
+  }
+
+  end(reason: 'revoked' | 'closing'): void {
+    this.#viewer?.ended({ kind: reason });
+    this.#viewer = null;
+    this.#close();
+  }
+
+  #take(bytes: Buffer): void {
+    this.#written += bytes.length;
+    this.#kept.push(bytes);
+    this.#keptBytes += bytes.length;
+    while (this.#keptBytes - this.#kept[0]!.length >= KEPT_BYTES)
+      this.#keptBytes -= this.#kept.shift()!.length;
+    this.#viewer?.write(bytes);
+  }
+
+  #exited(exit: SandboxProcessExit): void {
+    this.#exit = exit;
+    if (this.#viewer) this.#told(exit);
+    // Whoever was away just then learns of it when it comes back in time.
+  }
+
+  #told(exit: SandboxProcessExit): void {
+    const end: TerminalEnd = { kind: 'exit', exitCode: exit.code, signal: exit.signal };
+    this.#viewer?.ended(end);
+    this.#viewer = null;
+    this.#close();
+  }
+
+  #wait(): void {
+    this.#grace = setTimeout(() => this.#close(), this.#graceMs);
+    this.#grace.unref();
+  }
+
+  #close(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    if (this.#grace) clearTimeout(this.#grace);
+    if (!this.#exit) this.#process.kill('SIGKILL');
+    this.#process.stdin.destroy();
+    this.#process.stdout.destroy();
+    this.#kept = [];
+    this.#finish();
+  }
+}
