@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { WebSocket } from 'ws';
 import type { EdgeWorld } from '../support/edge-world.ts';
@@ -145,12 +145,13 @@ test('more output than is kept is told as lost, and the terminal waits for a cli
 test('a terminal that nobody comes back to ends', async () => {
   const client = await connect();
   const { terminalId } = client.told[0]!;
+  client.type('echo pid-$$-pid\n');
+  await until('it tells', () => /pid-\d+-pid/.test(client.text()));
+  const pid = /pid-(\d+)-pid/.exec(client.text())![1]!;
   client.socket.terminate();
   await until('it is gone', () => client.closed() !== null);
-  const come = () => refusal(`/sandbox/${world.agent.id}/terminal?terminalId=${terminalId}`);
-  // Looking would count as coming back, so that the key is another one, and the end is seen from the outside.
-  await until('the shell has ended', () => client.shellEnded());
-  const reply = await come();
+  await until('the shell has ended', () => !existsSync(`/proc/${pid}`));
+  const reply = await refusal(`/sandbox/${world.agent.id}/terminal?terminalId=${terminalId}`);
   assert.deepEqual([reply.status, JSON.parse(reply.text).code], [404, 'not_found']);
 });
 
