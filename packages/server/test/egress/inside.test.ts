@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { chmodSync, copyFileSync, readFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
@@ -125,7 +125,20 @@ function makeRepository(world: World): void {
   git('-C', 'repo.git', 'update-server-info');
 }
 
-const clients = ['curl', 'http', 'git', 'node', 'python', 'npm'];
+/** Programs of the host's /usr; where one is missing its rows are not looked at, and the table is not compared. */
+const missing = ['curl', 'git', 'python3', 'npm', 'openssl'].filter(
+  (name) => !existsSync(`/usr/bin/${name}`),
+);
+const clients = Object.entries({
+  curl: 'curl',
+  http: 'curl',
+  git: 'git',
+  node: '',
+  python: 'python3',
+  npm: 'npm',
+})
+  .filter(([, program]) => !missing.includes(program))
+  .map(([client]) => client);
 const arrivedElsewhere = (world: World) => world.arrived.filter((line) => !/^\S+ good\.test /.test(line));
 
 /** Rows of the table in docs/egress.md: the probe, and what it tries. */
@@ -182,6 +195,7 @@ for (const mode of ['proxy', 'transparent'] as const) {
     const made = await inside(t, mode);
     if (!made) return;
     const { world, run } = made;
+    if (missing.includes('curl')) return void t.skip('no curl in /usr/bin here');
     const hostPort = String(Number(new URL(await hostServer(t)).port));
     const seen = await run(probes, { HOST_PORT: hostPort });
     note(mode, seen);
@@ -222,6 +236,7 @@ for (const mode of ['proxy', 'transparent'] as const) {
   });
 
   test(`From inside, ${mode} mode: TLS that names another host does not go out`, async (t) => {
+    if (missing.includes('openssl')) return void t.skip('no openssl in /usr/bin here');
     const made = await inside(t, mode);
     if (!made) return;
     const way = mode === 'proxy' ? '-proxy 127.0.0.1:3128' : '';
@@ -244,6 +259,7 @@ for (const mode of ['proxy', 'transparent'] as const) {
 }
 
 test('The table in docs/egress.md is what was seen from inside', (t) => {
+  if (missing.length > 0) return void t.skip(`not in /usr/bin here: ${missing.join(', ')}`);
   if (outcomes.proxy.size === 0 || outcomes.transparent.size === 0) {
     return void t.skip('one of the modes was not tried here');
   }
