@@ -1,0 +1,91 @@
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Service } from './service.ts';
+
+/**
+ * `service`: SIGKILL and a new start. `restart`: SIGTERM and a new start. `stall`: the service stands still for longer than
+ * its lease. `monitor`, `init`: SIGKILL of the process outside that watches over a sandbox, and of its first one inside.
+ * `inside`: SIGKILL of any process in a sandbox, the launcher among them. `freeze`: one of those stands still for a while.
+ */
+export const faults = ['service', 'restart', 'stall', 'monitor', 'init', 'inside', 'freeze'] as const;
+export type Fault = (typeof faults)[number];
+
+const STALL_MS = 2_500;
+const FREEZE_MS = 800;
+
+interface Found {
+  initPid: number;
+  monitorPid: number;
+}
+
+/** Makes a fault. Resolves when the service runs again; false when there was nothing to hit. */
+export async function strike(service: Service, fault: Fault, draw: () => number): Promise<boolean> {
+  if (fault === 'service') await service.kill9();
+  if (fault === 'service' || fault === 'restart') {
+    await service.restart();
+    return true;
+  }
+  if (fault === 'stall') {
+    process.kill(service.pid, 'SIGSTOP');
+    await delay(STALL_MS);
+    process.kill(service.pid, 'SIGCONT');
+    return true;
+  }
+  const sandbox = pick(detached(service), draw);
+  if (!sandbox) return false;
+  const target =
+    fault === 'monitor'
+      ? sandbox.monitorPid
+      : fault === 'init'
+        ? sandbox.initPid
+        : pick(inside(sandbox.initPid), draw);
+  if (target === undefined) return false;
+  if (fault !== 'freeze') return send(target, 'SIGKILL');
+  if (!send(target, 'SIGSTOP')) return false;
+  await delay(FREEZE_MS);
+  send(target, 'SIGCONT');
+  return true;
+}
+
+function pick<T>(from: readonly T[], draw: () => number): T | undefined {
+  return from[Math.floor(draw() * from.length)];
+}
+
+function send(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    process.kill(pid, signal);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** What the driver wrote down of its detached sandboxes. */
+function detached(service: Service): Found[] {
+  const folder = join(service.dataDir, 'runtime', 'detached');
+  const names = tryOr(() => readdirSync(folder), []);
+  return names
+    .filter((name) => name.endsWith('.json'))
+    .flatMap((name) => {
+      const record = tryOr(() => JSON.parse(readFileSync(join(folder, name), 'utf8')) as Found, null);
+      return record ? [record] : [];
+    });
+}
+
+/** Pids, as this host sees them, of what runs in the PID namespace of a sandbox, without its init. */
+function inside(initPid: number): number[] {
+  const namespaceOf = (pid: number) => tryOr(() => readlinkSync(`/proc/${pid}/ns/pid`), null);
+  const wanted = namespaceOf(initPid);
+  if (wanted === null) return [];
+  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  return pids.map(Number).filter((pid) => pid !== initPid && namespaceOf(pid) === wanted);
+}
+
+function tryOr<T>(work: () => T, otherwise: T): T {
+  try {
+    return work();
+  } catch {
+    return otherwise;
+  }
+}
