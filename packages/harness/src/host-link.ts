@@ -25,7 +25,7 @@ const maxPartialBytes = 64 * 1024 * 1024;
 const firstRedialMs = 20;
 const maxRedialMs = 250;
 /** After so long without the service nobody will ask for this sandbox any more. */
-const maxAwayMs = 15 * 60_000;
+const maxAwayMs = 10 * 60_000;
 const noticeMs = 100;
 const maxLogChars = 4000;
 
