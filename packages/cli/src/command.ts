@@ -11,7 +11,7 @@ export interface Context {
   /** `--json`: data is printed as JSON, one document (or one line per item where it streams). */
   json: boolean;
   /** Data for programs and people: standard output. */
-  out: (text: string) => void;
+  out: (text: string | Uint8Array) => void;
   /** Notes for people: standard error. */
   note: (text: string) => void;
   stdin: NodeJS.ReadableStream & { isTTY?: boolean };

@@ -9,6 +9,9 @@ import { keyCommands } from './commands/keys.ts';
 import { conversationCommands, runCommands } from './commands/runs.ts';
 import { secretCommands } from './commands/secrets.ts';
 import { egressCommands } from './commands/egress.ts';
+import { sandboxFileCommands } from './commands/sandbox-files.ts';
+import { sandboxCommands } from './commands/sandbox.ts';
+import { terminal } from './commands/terminal.ts';
 import { hostCommands, isHostCommand, runOnHost } from './host.ts';
 import { safe } from './print.ts';
 import { readSettings } from './settings.ts';
@@ -26,6 +29,9 @@ export const commands: Command[] = [
   ...secretCommands,
   ...egressCommands,
   ...budgetCommands,
+  ...sandboxCommands,
+  ...sandboxFileCommands,
+  terminal,
 ];
 
 function help(): string {

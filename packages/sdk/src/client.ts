@@ -1,5 +1,6 @@
 import { BerthError } from './errors.ts';
 import { createSend, type ClientOptions, type RequestOptions, type Send } from './http.ts';
+import { createSandboxes } from './sandboxes.ts';
 import { ENDS, eventsOf, followEvents, type FollowOptions } from './streams.ts';
 import type {
   Agent,
@@ -170,6 +171,7 @@ export function createClient(options: ClientOptions) {
         (await json<BudgetAnswer>('PUT', budgetPath(agentId), { body: input })).budget,
       remove: (agentId?: string) => json<void>('DELETE', budgetPath(agentId)),
     },
+    sandboxes: createSandboxes(send),
     limits: () => json<Limits>('GET', '/v1/limits'),
   };
 }

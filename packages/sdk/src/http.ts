@@ -12,6 +12,8 @@ export interface ClientOptions {
 export interface RequestOptions {
   query?: Record<string, string | number | undefined>;
   body?: unknown;
+  /** A body that is bytes, instead of `body`. A stream can be sent only once, so that its request is not repeated. */
+  bytes?: Uint8Array | ReadableStream<Uint8Array>;
   headers?: Record<string, string>;
   signal?: AbortSignal;
 }
@@ -46,6 +48,11 @@ export function createSend(options: ClientOptions): Send {
       headers['content-type'] = 'application/json';
       init.body = JSON.stringify(request.body);
     }
+    if (request.bytes !== undefined) {
+      init.body = request.bytes as NonNullable<RequestInit['body']>;
+      if (request.bytes instanceof ReadableStream) Object.assign(init, { duplex: 'half' });
+    }
+    const tries = request.bytes instanceof ReadableStream ? 1 : maxAttempts;
     if (request.signal) init.signal = request.signal;
 
     for (let attempt = 1; ; attempt += 1) {
@@ -53,7 +60,7 @@ export function createSend(options: ClientOptions): Send {
       if (failure instanceof Response) return failure;
       const aborted = request.signal?.aborted === true;
       const retried = failure.status === 0 || RETRIED.has(failure.status) || isStillRunning(failure);
-      if (aborted || !retried || attempt >= maxAttempts) throw failure;
+      if (aborted || !retried || attempt >= tries) throw failure;
       await pause(delayMs(attempt, failure.retryAfterSeconds), request.signal);
     }
   };

@@ -1,5 +1,7 @@
 export { createClient, everyItem } from './client.ts';
 export type { BerthClient, ListOptions, Page, SendInput, SendOptions } from './client.ts';
+export { sandboxFilePath, terminalAddress } from './sandboxes.ts';
+export type { ExecEvent, LogLine, WriteOptions } from './sandboxes.ts';
 export type { ClientOptions } from './http.ts';
 export { BerthError } from './errors.ts';
 export { apply, emptyView } from './derive.ts';

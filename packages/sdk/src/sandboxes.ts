@@ -1,0 +1,157 @@
+import { BerthError } from './errors.ts';
+import type { RequestOptions, Send } from './http.ts';
+import { readSse } from './sse.ts';
+import type {
+  ExecAnswer,
+  ExecCreate,
+  Sandbox,
+  SandboxAnswer,
+  SandboxFile,
+  SandboxFilePage,
+  SandboxFileWritten,
+  SandboxPage,
+} from './types.ts';
+
+/** What a streamed command tells. `data` is in the encoding that was asked for. */
+export type ExecEvent =
+  | { type: 'stdout' | 'stderr'; data: string }
+  | { type: 'exit'; exitCode: number | null; signal: string | null; timedOut: boolean; durationMs: number };
+
+export interface LogLine {
+  /** Pass it as `after` to go on from here. */
+  id: string;
+  at: string;
+  text: string;
+}
+
+type Bytes = Uint8Array | ReadableStream<Uint8Array>;
+
+export interface WriteOptions {
+  /** Permission bits, octal, e.g. `755`. */
+  mode?: string;
+  signal?: AbortSignal;
+}
+
+const id = encodeURIComponent;
+
+/** A path as the URL takes it: relative to `/workspace`, absolute with a leading slash. */
+export function sandboxFilePath(path: string): string {
+  return path.split('/').map(encodeURIComponent).join('/');
+}
+
+/** The calls under `/sandbox`. */
+export function createSandboxes(send: Send) {
+  const json = async <T>(method: string, path: string, request?: RequestOptions): Promise<T> => {
+    const response = await send(method, path, request);
+    return (response.status === 204 ? undefined : await response.json()) as T;
+  };
+  const change = (verb: string) => async (agentId: string) =>
+    (await json<SandboxAnswer>('POST', `/sandbox/${id(agentId)}/${verb}`)).sandbox;
+  const filePath = (agentId: string, path: string) =>
+    `/sandbox/${id(agentId)}/files/${sandboxFilePath(path)}`;
+
+  return {
+    list: async (query: { limit?: number; cursor?: string } = {}) => {
+      const page = await json<SandboxPage>('GET', '/sandbox', { query });
+      return { items: page.sandboxes as Sandbox[], nextCursor: page.nextCursor };
+    },
+    get: async (agentId: string) => (await json<SandboxAnswer>('GET', `/sandbox/${id(agentId)}`)).sandbox,
+    start: change('start'),
+    stop: change('stop'),
+    restart: change('restart'),
+    kill: change('kill'),
+
+    /** Waits for the end of the command. */
+    exec: (agentId: string, input: ExecCreate, signal?: AbortSignal) =>
+      json<ExecAnswer>('POST', `/sandbox/${id(agentId)}/exec`, { body: input, ...given(signal) }),
+    /** Output as it comes. Leaving the loop ends the command. */
+    async *execStream(agentId: string, input: ExecCreate, signal?: AbortSignal): AsyncGenerator<ExecEvent> {
+      const response = await send('POST', `/sandbox/${id(agentId)}/exec`, {
+        body: input,
+        headers: { accept: 'text/event-stream' },
+        ...given(signal),
+      });
+      let isOver = false;
+      for await (const { event, data } of readSse(response.body!)) {
+        isOver ||= event === 'exit';
+        yield { type: event, ...(JSON.parse(data) as object) } as ExecEvent;
+      }
+      if (!isOver) throw new BerthError('The stream of the command broke off.', { status: 0 });
+    },
+
+    /** The kept lines as text. */
+    logs: async (agentId: string, after?: string) =>
+      (
+        await send('GET', `/sandbox/${id(agentId)}/logs`, {
+          query: { after },
+          headers: { accept: 'text/plain' },
+        })
+      ).text(),
+    async *followLogs(
+      agentId: string,
+      options: { after?: string; signal?: AbortSignal } = {},
+    ): AsyncGenerator<LogLine> {
+      const response = await send('GET', `/sandbox/${id(agentId)}/logs`, {
+        query: { after: options.after },
+        headers: { accept: 'text/event-stream' },
+        ...given(options.signal),
+      });
+      for await (const { id, data } of readSse(response.body!))
+        yield { id: id ?? '', ...(JSON.parse(data) as { at: string; text: string }) };
+    },
+
+    files: {
+      list: async (agentId: string, path = '', query: { limit?: number; cursor?: string } = {}) => {
+        const page = await json<SandboxFilePage>('GET', filePath(agentId, path), {
+          query: { ...query, list: 'true' },
+        });
+        return { items: page.files as SandboxFile[], nextCursor: page.nextCursor };
+      },
+      /** Whether there is a folder; throws BerthError 404 when there is nothing. */
+      isFolder: async (agentId: string, path: string) => {
+        const response = await send('HEAD', filePath(agentId, path), { headers: { accept: '*/*' } });
+        return response.headers.get('content-type') === 'application/json';
+      },
+      /** The answer with the bytes of a file. */
+      read: (agentId: string, path: string, signal?: AbortSignal) =>
+        send('GET', filePath(agentId, path), { headers: { accept: '*/*' }, ...given(signal) }),
+      write: (agentId: string, path: string, bytes: Bytes, options: WriteOptions = {}) =>
+        json<SandboxFileWritten>('PUT', filePath(agentId, path), {
+          bytes,
+          query: { mode: options.mode },
+          headers: { 'content-type': 'application/octet-stream' },
+          ...given(options.signal),
+        }),
+      /** A folder as a tar archive. */
+      archive: (agentId: string, path: string, signal?: AbortSignal) =>
+        send('GET', filePath(agentId, path), {
+          query: { archive: 'tar' },
+          headers: { accept: '*/*' },
+          ...given(signal),
+        }),
+      /** A tar archive into a folder. */
+      unpack: (agentId: string, path: string, bytes: Bytes, signal?: AbortSignal) =>
+        json<SandboxFileWritten>('PUT', filePath(agentId, path), {
+          bytes,
+          headers: { 'content-type': 'application/x-tar' },
+          ...given(signal),
+        }),
+      remove: (agentId: string, path: string, recursive = false) =>
+        json<void>('DELETE', filePath(agentId, path), { query: recursive ? { recursive: 'true' } : {} }),
+    },
+  };
+}
+
+/** Where a terminal is, and what to offer as subprotocols. */
+export function terminalAddress(
+  options: { baseUrl: string; apiKey: string },
+  agentId: string,
+  query: Record<string, string | number>,
+): { url: string; protocols: string[] } {
+  const url = new URL(`${options.baseUrl.replace(/\/+$/, '')}/sandbox/${id(agentId)}/terminal`);
+  url.protocol = url.protocol.replace('http', 'ws');
+  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, String(value));
+  return { url: url.href, protocols: ['berth.terminal.v1', `berth.key.${options.apiKey}`] };
+}
+
+const given = (signal: AbortSignal | undefined) => (signal ? { signal } : {});

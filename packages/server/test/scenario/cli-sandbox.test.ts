@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { berthIn, type BerthOptions, type BerthRun } from '../support/berth.ts';
+import { workshop, type Workshop } from '../support/scenario.ts';
+import { startService, type Service } from '../support/service.ts';
+import { until } from '../support/until.ts';
+
+let service: Service;
+let shop: Workshop;
+let start: (args: string[], options?: BerthOptions) => BerthRun;
+
+before(async () => {
+  service = await startService();
+  shop = await workshop(service);
+  start = berthIn(shop.home, { BERTH_URL: service.url, BERTH_API_KEY: service.key });
+  await berth(['agents', 'create', 'boxed']);
+});
+after(async () => {
+  await shop?.close();
+  await service?.end();
+});
+
+async function berth(args: string[], options: BerthOptions & { code?: number } = {}) {
+  const ended = await start(args, options).ended;
+  assert.equal(ended.code, options.code ?? 0, `berth ${args.join(' ')}\n${ended.stdout}\n${ended.stderr}`);
+  assert.equal(`${ended.stdout}${ended.stderr}`.includes(service.key), false);
+  return ended;
+}
+
+test('a sandbox is listed, shown, started, restarted, stopped and killed by the agent’s name', async () => {
+  assert.match((await berth(['sandbox', 'show', 'boxed'])).stdout, /state +stopped/);
+  assert.match((await berth(['sandbox', 'start', 'boxed'])).stdout, /state +running/);
+  const list = JSON.parse((await berth(['sandbox', 'list', '--json'])).stdout) as { state: string }[];
+  assert.ok(list.some(({ state }) => state === 'running'));
+  assert.match((await berth(['sandbox', 'restart', 'boxed'])).stdout, /state +running/);
+  assert.match((await berth(['sandbox', 'stop', 'boxed'])).stdout, /state +stopped/);
+  assert.match((await berth(['sandbox', 'kill', 'boxed'])).stdout, /state +stopped/);
+});
+
+test('exec gives input, variables and folder to a command, both outputs back, and ends with its code', async () => {
+  const ended = await berth(
+    [
+      'sandbox',
+      'exec',
+      'boxed',
+      '-i',
+      '--env',
+      'NAME=value',
+      '--cwd',
+      '/tmp',
+      '--',
+      'sh',
+      '-c',
+      'cat; pwd; echo "$NAME" >&2; exit 7',
+    ],
+    { stdin: 'typed\n', code: 7 },
+  );
+  assert.equal(ended.stdout, 'typed\n/tmp\n');
+  assert.match(ended.stderr, /value\n/);
+  const json = await berth(['sandbox', 'exec', 'boxed', '--json', '--', 'echo', 'hello']);
+  assert.equal((JSON.parse(json.stdout) as { stdout: string }).stdout, 'hello\n');
+  assert.match(
+    (await berth(['sandbox', 'exec', 'boxed', '--', 'no-such-program'], { code: 1 })).stderr,
+    /command/,
+  );
+  const late = await berth(['sandbox', 'exec', 'boxed', '--timeout', '0.3', '--', 'sleep', '60'], {
+    code: 1,
+  });
+  assert.match(late.stderr, /too long/);
+});
+
+test('cp copies files and folders both ways, ls shows and rm deletes them', async () => {
+  const local = join(shop.home, 'tree');
+  mkdirSync(join(local, 'sub'), { recursive: true });
+  writeFileSync(join(local, 'tool'), '#!/bin/sh\necho tool\n', { mode: 0o755 });
+  writeFileSync(join(local, 'sub', 'data'), Buffer.from([0, 255, 10]));
+  await berth(['sandbox', 'cp', local, 'boxed:copied']);
+  await berth(['sandbox', 'cp', join(local, 'tool'), 'boxed:']);
+  const ran = await berth([
+    'sandbox',
+    'exec',
+    'boxed',
+    '--',
+    'sh',
+    '-c',
+    './tool; ./copied/tool; wc -c < copied/sub/data',
+  ]);
+  assert.equal(ran.stdout, 'tool\ntool\n3\n');
+  const listed = (await berth(['sandbox', 'ls', 'boxed'])).stdout;
+  assert.match(listed, /755 .* tool\n/);
+  assert.match(listed, /copied\/\n/);
+  const back = join(shop.home, 'back');
+  await berth(['sandbox', 'cp', 'boxed:/workspace/copied', back]);
+  assert.deepEqual(readFileSync(join(back, 'sub', 'data')), Buffer.from([0, 255, 10]));
+  assert.equal(statSync(join(back, 'tool')).mode & 0o777, 0o755);
+  await berth(['sandbox', 'cp', 'boxed:tool', join(shop.home, 'tool')]);
+  assert.equal(readFileSync(join(shop.home, 'tool'), 'utf8'), '#!/bin/sh\necho tool\n');
+  assert.match((await berth(['sandbox', 'rm', 'boxed', 'copied'], { code: 1 })).stderr, /recursive/);
+  await berth(['sandbox', 'rm', 'boxed', 'copied', '-r']);
+  assert.ok(!(await berth(['sandbox', 'ls', 'boxed'])).stdout.includes('copied'));
+  assert.match((await berth(['sandbox', 'cp', 'boxed:gone', local], { code: 1 })).stderr, /not_found|404/);
+});
+
+test('a name that would play with the terminal is shown, not obeyed', async () => {
+  await berth(['sandbox', 'exec', 'boxed', '--', 'sh', '-c', 'touch "$(printf "evil\\033[2Jx")"']);
+  const { stdout } = await berth(['sandbox', 'ls', 'boxed']);
+  assert.ok(!stdout.includes('\x1b') && stdout.includes('evil\\u001b[2Jx'));
+});
+
+test('leaving an exec ends the command', async () => {
+  const run = start(['sandbox', 'exec', 'boxed', '--', 'sh', '-c', 'echo begun; exec sleep 4321']);
+  await until('it runs', () => run.stdout().includes('begun'));
+  run.child.kill('SIGINT');
+  assert.equal((await run.ended).code, 2);
+  await until('it is gone', async () => {
+    const { stdout } = await berth([
+      'sandbox',
+      'exec',
+      'boxed',
+      '--',
+      'sh',
+      '-c',
+      'cat /proc/[0-9]*/cmdline | tr "\\0" " "',
+    ]);
+    return !stdout.includes('sleep 4321');
+  });
+});
