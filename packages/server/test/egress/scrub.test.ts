@@ -4,24 +4,14 @@ import { buffer } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { Needle } from '../../src/egress/broker/needle.ts';
 import { ScrubStream, scrubsOf } from '../../src/egress/broker/scrub.ts';
-
-/** The mulberry32 generator, so that a failure can be run again by its seed. */
-function generator(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
-  };
-}
+import { randomFrom } from './wire.ts';
 
 const placeholder = `berth_ph_${'0'.repeat(40)}`;
 
 test('however a body is cut into pieces, what comes out is the whole with every value replaced', async (t) => {
   const seed = randomInt(2 ** 31);
   t.diagnostic(`seed ${seed}`);
-  const next = generator(seed);
+  const next = randomFrom(seed);
   for (let round = 0; round < 300; round += 1) {
     // Of two letters, so that beginnings of the value are everywhere.
     const letters = (length: number) => Array.from({ length }, () => 'ab'[next(2)]).join('');
@@ -43,7 +33,7 @@ test('however a body is cut into pieces, what comes out is the whole with every 
 });
 
 test('a needle is found as by a simple search, also where much looks like it', () => {
-  const next = generator(7);
+  const next = randomFrom(7);
   for (let round = 0; round < 500; round += 1) {
     const text = Buffer.from(Array.from({ length: 600 }, () => (next(20) === 0 ? 'b' : 'a')).join(''));
     const at = next(500);
