@@ -44,7 +44,7 @@ export class Acknowledgements {
     this.#isWaiting = true;
     const end = Math.min(this.#handled, this.#channel.firstHeld() - 1);
     // A turn that is another owner's by now has nothing to record any more.
-    await Promise.allSettled([...this.#ending, ...[...this.#turns].map((turn) => turn.onRecord())]);
+    await Promise.allSettled([...this.#ending, ...[...this.#turns].map((turn) => turn.onAcknowledge())]);
     this.#isWaiting = false;
     if (end > this.#acknowledged) {
       this.#acknowledged = end;

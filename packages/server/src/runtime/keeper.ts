@@ -14,6 +14,8 @@ import {
 
 /** How often it is looked for what nobody uses any more. */
 const LOOK_MS = 500;
+/** For processes that are asked to end. */
+const STOP_GRACE_MS = 5_000;
 
 export interface KeeperOptions extends StartDependencies {
   maxSandboxes: number;
@@ -136,6 +138,12 @@ export class Keeper {
   async endAgent(agentId: string, reason: string): Promise<void> {
     await this.#queues.get(agentId);
     await this.#byAgent.get(agentId)?.end(reason);
+  }
+
+  /** The same, but its processes get a moment to end by themselves. */
+  async stopAgent(agentId: string, reason: string): Promise<void> {
+    await this.#queues.get(agentId);
+    await this.#byAgent.get(agentId)?.stop(reason, STOP_GRACE_MS);
   }
 
   async endAll(reason: string): Promise<void> {

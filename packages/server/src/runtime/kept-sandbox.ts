@@ -85,10 +85,10 @@ export class KeptSandbox {
   /** Lets its processes end by themselves first. */
   async stop(reason: string, graceMs: number): Promise<void> {
     if (this.canTakeTurns) {
+      this.endedBy = reason;
       await this.use().catch(() => undefined);
       this.connection.close();
     }
-    this.endedBy ??= reason;
     await this.#started.sandbox.stop(graceMs);
     await this.gone;
   }

@@ -117,6 +117,7 @@ function callbacks(turn: Turn, ended: Promise<void>) {
     onPermission: (request: PermissionRequest, recorded: () => void) =>
       turn.permissions!.ask(request, recorded),
     onRecord: () => turn.recorded(),
+    onAcknowledge: () => turn.recorded(),
     ended,
     signal: turn.signal,
   };

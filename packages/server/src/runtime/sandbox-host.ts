@@ -76,7 +76,7 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
         throw new DomainError('conflict', 'A turn is still under way in it; kill it instead.');
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }
-    await keeper.endAgent(agentId, 'It was stopped.');
+    await keeper.stopAgent(agentId, 'It was stopped.');
     return state(agentId);
   }
 

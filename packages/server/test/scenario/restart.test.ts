@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 import { checkLog, logOf, workshop, type LoggedEvent } from '../support/scenario.ts';
+import { detached } from '../support/faults.ts';
 import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
 import { checkSeen, view } from '../support/viewer.ts';
@@ -122,4 +123,96 @@ test('The time limit of a turn goes on while the service is away.', async (t) =>
   const { run } = (await service.api('GET', `/v1/runs/${runId}`)).body;
   assert.equal(run.error.code, 'timeout');
   assert.equal(run.attempt, 1);
+});
+
+/** An agent of a repository that asks before it acts, and tells what it heard in pieces. */
+const asking = `
+  import { createInterface } from 'node:readline';
+  const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
+  const chunk = (text) => say({ method: 'session/update', params: { sessionId: 's', update: {
+    sessionUpdate: 'agent_message_chunk', content: { type: 'text', text } } } });
+  const options = [{ optionId: 'yes', name: 'Yes', kind: 'allow_once' }, { optionId: 'no', name: 'No', kind: 'reject_once' }];
+  let prompt = null;
+  createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method, params, result } = JSON.parse(line);
+    if (method === 'initialize') return say({ id, result: { protocolVersion: 1, agentCapabilities: {} } });
+    if (method === 'session/new') return say({ id, result: { sessionId: 's' } });
+    if (method === 'session/prompt') {
+      prompt = id;
+      chunk('before, ');
+      return say({ id: 'question', method: 'session/request_permission', params: { sessionId: 's', options,
+        toolCall: { toolCallId: 't1', title: 'Do it', status: 'pending' } } });
+    }
+    if (id !== 'question') return;
+    chunk('heard ' + result.outcome.optionId);
+    say({ method: 'session/update', params: { sessionId: 's', update: {
+      sessionUpdate: 'tool_call_update', toolCallId: 't1', status: 'completed' } } });
+    say({ id: prompt, result: { stopReason: 'end_turn' } });
+  });`;
+
+for (const answered of ['after the restart', 'just before the service is killed']) {
+  test(`A question that is answered ${answered} reaches an agent that asked before it.`, async (t) => {
+    const { service } = await open(t);
+    const shop = await workshop(service);
+    t.after(() => shop.close());
+    const manifest = JSON.stringify({ command: ['node', 'agent.mjs'], permissions: 'ask' });
+    const agent = await shop.agent({ 'agent.json': manifest, 'agent.mjs': asking });
+    const { runId, conversationId } = await agent.ask('please');
+    const asked = async () =>
+      (await logOf(service, { runId })).find((event) => event.type === 'permission.requested');
+    await until('it has asked', async () => (await asked()) !== undefined, 20_000);
+    const { requestId } = (await asked())!.data;
+    const respond = () => service.api('POST', `/v1/runs/${runId}/respond`, { requestId, optionId: 'yes' });
+    if (answered.startsWith('just')) await respond();
+    await service.kill9();
+    await service.restart();
+    if (!answered.startsWith('just')) {
+      assert.equal((await service.api('GET', `/v1/runs/${runId}`)).body.run.status, 'awaiting_input');
+      assert.equal((await respond()).status, 200);
+    }
+    assert.equal(await ended(service, runId), 'completed');
+    const log = await logOf(service, { conversationId });
+    checkLog(log);
+    assert.equal(count(log, 'run.retrying', runId), 0);
+    assert.equal(count(log, 'permission.requested', runId), 1);
+    assert.equal(count(log, 'permission.resolved', runId), 1);
+    assert.match(
+      log.findLast((event) => event.type === 'message.created')!.data.content,
+      /^before, \s*heard yes$/,
+    );
+  });
+}
+
+test('A turn whose sandbox ended while the service was away is tried again.', async (t) => {
+  const { service, agent } = await open(t);
+  const { runId } = await agent.ask('slow: 30 50');
+  await until(
+    'the answer has begun',
+    async () => count(await logOf(service, { runId }), 'message.delta', runId) > 2,
+    20_000,
+  );
+  await service.kill9();
+  for (const { initPid } of detached(service)) process.kill(initPid, 'SIGKILL');
+  await service.restart();
+  assert.equal(await ended(service, runId), 'completed');
+  const log = await logOf(service, { runId });
+  checkLog(log);
+  assert.equal(count(log, 'run.retrying', runId), 1);
+  assert.equal(
+    log.find((event) => event.type === 'message.created' && event.data.role === 'assistant')?.data.content,
+    counted(30),
+  );
+});
+
+test('A sandbox that is ended from outside has its turn tried again, and does not fail it.', async (t) => {
+  const { service, agent } = await open(t);
+  const { runId } = await agent.ask('slow: 30 50');
+  await until(
+    'the answer has begun',
+    async () => count(await logOf(service, { runId }), 'message.delta', runId) > 2,
+    20_000,
+  );
+  for (const { monitorPid } of detached(service)) process.kill(monitorPid, 'SIGKILL');
+  assert.equal(await ended(service, runId), 'completed');
+  assert.equal(count(await logOf(service, { runId }), 'run.retrying', runId), 1);
 });

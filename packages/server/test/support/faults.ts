@@ -62,7 +62,7 @@ function send(pid: number, signal: NodeJS.Signals): boolean {
 }
 
 /** What the driver wrote down of its detached sandboxes. */
-function detached(service: Service): Found[] {
+export function detached(service: Service): Found[] {
   const folder = join(service.dataDir, 'runtime', 'detached');
   const names = tryOr(() => readdirSync(folder), []);
   return names

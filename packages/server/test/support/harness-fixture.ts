@@ -92,6 +92,7 @@ export async function runTurn(
     },
     onRecord: onRecord ?? (async () => {}),
     onTold: () => undefined,
+    onAcknowledge: async () => {},
     ended: Promise.resolve(),
     onPermission: async (request, recorded) => {
       permissions.push(request);

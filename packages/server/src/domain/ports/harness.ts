@@ -63,6 +63,8 @@ export interface TurnRequest {
   onPermission: (request: PermissionRequest, recorded: () => void) => Promise<string | null>;
   /** Resolves when every update so far is durable; rejects when the turn is another owner's by now. */
   onRecord: () => Promise<void>;
+  /** The same, asked now and then by whoever acknowledges what the harness has told. */
+  onAcknowledge: () => Promise<void>;
   /** Resolves when the end of this attempt is durable, or nobody will make it so. */
   ended: Promise<void>;
   signal: AbortSignal;

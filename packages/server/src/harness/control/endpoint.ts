@@ -242,9 +242,15 @@ export class Endpoint {
   }
 
   #send(frame: Buffer): void {
-    if (!this.#isOpen || !this.#socket) return;
-    this.#socket.write(frame);
-    if (this.#socket.writableLength > maxUnreadBytes) this.#break('The harness does not read its input.');
+    const socket = this.#socket;
+    if (!this.#isOpen || !socket) return;
+    // What one tick sends (a prompt and its note) leaves together, and wakes the launcher once.
+    if (socket.writableCorked === 0) {
+      socket.cork();
+      process.nextTick(() => socket.uncork());
+    }
+    socket.write(frame);
+    if (socket.writableLength > maxUnreadBytes) this.#break('The harness does not read its input.');
   }
 }
 
