@@ -6,12 +6,13 @@ const notProxied = 'localhost,127.0.0.1,::1';
 
 /**
  * Opens the way to the host's proxy for child processes (docs/egress.md) and returns the variables by which programs
- * find it. `mode` is BERTH_EGRESS; absent = there is none here.
+ * find it. BERTH_EGRESS says how; without it there is none here.
  */
 export async function openEgress(
   socketPath: string,
-  mode: string | undefined,
+  settings: Record<string, string | undefined>,
 ): Promise<Record<string, string>> {
+  const { BERTH_EGRESS: mode, BERTH_EGRESS_PORTS: ports = '80,443' } = settings;
   if (mode === undefined || !existsSync(socketPath)) return {};
   const port = await listen(pipeTo(socketPath), usualPort, '127.0.0.1').catch(() =>
     // Somebody listens there; where the sandbox shares its network, somebody else's may.
@@ -20,7 +21,7 @@ export async function openEgress(
   if (mode === 'transparent') {
     const { openTransparent } = await import('./transparent.ts');
     // Programs that know a proxy still have it.
-    await openTransparent(socketPath).catch((error: unknown) => {
+    await openTransparent(socketPath, ports.split(',').map(Number)).catch((error: unknown) => {
       process.stderr.write(`berth: transparent egress is not there: ${String(error)}\n`);
     });
   }

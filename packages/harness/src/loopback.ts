@@ -31,7 +31,7 @@ export class Loopback {
     const egressSocket = join(dirname(this.#gatewaySocket), 'egress.sock');
     const [port, proxy] = await Promise.all([
       listen(pipeTo(this.#gatewaySocket), 0, '127.0.0.1'),
-      openEgress(egressSocket, this.#baseEnv['BERTH_EGRESS']),
+      openEgress(egressSocket, this.#baseEnv),
     ]);
     return { ...this.#baseEnv, ...proxy, ...this.#modelEnv(`http://127.0.0.1:${port}`) };
   }

@@ -3,17 +3,17 @@ import type { Socket } from 'node:net';
 import { SyntheticNames, serveDns } from './dns.ts';
 import { join, listen } from './pipe-socket.ts';
 
-const webPorts = [80, 443];
+const plainHttp = 80;
 const maxHeadBytes = 16 * 1024;
 
 /**
  * For programs that know no proxy, in a sandbox whose every address is its own (docs/egress.md): names are answered with
  * made-up addresses, and a connection to one is led to the proxy under the name. What it wanted is its local address.
  */
-export async function openTransparent(socketPath: string): Promise<void> {
+export async function openTransparent(socketPath: string, ports: number[]): Promise<void> {
   const names = new SyntheticNames();
   await serveDns(names);
-  for (const port of webPorts) {
+  for (const port of ports) {
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
       lead(client, port, socketPath, names);
     });
@@ -34,7 +34,7 @@ function lead(client: Socket, port: number, socketPath: string, names: Synthetic
   readHead(proxy, (head) => {
     if (head?.startsWith('HTTP/1.1 200 ')) return join(client, proxy);
     // Plain HTTP can be told why; whoever speaks TLS sees the connection fail.
-    if (head === null || port !== 80) {
+    if (head === null || port !== plainHttp) {
       proxy.destroy();
       return client.resetAndDestroy();
     }

@@ -126,6 +126,17 @@ function matchesAddress(rule: EgressRule, address: Address, port: number): boole
   );
 }
 
+const maxTransparentPorts = 32;
+
+/** The ports that transparent mode leads on: the web's, and those that the owner's rules name. */
+export function transparentPorts(policy: EgressPolicy): number[] {
+  const ports = policy.allow.flatMap((text) => {
+    const rule = parseEgressRule(text);
+    return rule && rule.ports !== 'all' ? rule.ports : [];
+  });
+  return [...new Set([80, 443, ...ports])].slice(0, maxTransparentPorts);
+}
+
 /** What the owner can type to let it through; null when nothing on this agent would. */
 export function egressRemedy(agentId: string, reason: EgressReason, target: EgressTarget): string | null {
   const rule = `${bracketed(target.host)}:${target.port}`;

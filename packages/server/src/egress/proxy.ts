@@ -143,9 +143,12 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
         sessions.delete(session);
         throw error;
       }
-      const transparent = session.wantsTransparent && (await options.transparentPossible());
-      const env = { BERTH_EGRESS: transparent ? 'transparent' : 'proxy' };
-      return { transparent, env, close: () => close(session, server) };
+      const wanted = session.transparentPorts;
+      const ports = wanted && (await options.transparentPossible()) ? wanted : null;
+      const env = ports
+        ? { BERTH_EGRESS: 'transparent', BERTH_EGRESS_PORTS: ports.join(',') }
+        : { BERTH_EGRESS: 'proxy' };
+      return { transparent: ports !== null, env, close: () => close(session, server) };
     },
     async policyChanged(agentId) {
       const own = [...sessions.keys()].filter(({ owner }) => agentId === null || owner.agentId === agentId);

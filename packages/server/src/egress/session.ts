@@ -2,6 +2,7 @@ import {
   compileEgressPolicy,
   EgressRefused,
   noEgress,
+  transparentPorts,
   type CompiledEgressPolicy,
   type EgressPolicy,
   type EgressReason,
@@ -39,7 +40,8 @@ export class EgressSession {
   readonly connections = new Set<EgressConnection>();
   /** Nothing goes out until a policy was read. */
   policy: CompiledEgressPolicy = compileEgressPolicy(noEgress);
-  wantsTransparent = false;
+  /** Null: not wanted. */
+  transparentPorts: number[] | null = null;
   refusals = 0;
   #nextAtMs = 0;
 
@@ -52,7 +54,7 @@ export class EgressSession {
   /** Holds for the next connection; open ones that it would not let begin are cut. */
   setPolicy(policy: EgressPolicy): void {
     this.policy = compileEgressPolicy(policy);
-    this.wantsTransparent = policy.transparent;
+    this.transparentPorts = policy.transparent ? transparentPorts(policy) : null;
     for (const connection of this.connections) connection.checkAgain();
   }
 

@@ -22,6 +22,8 @@ export interface World {
   /** Of the proxy. */
   socketPath: string;
   certificate: string;
+  /** What the launcher inside is told. */
+  env: Record<string, string>;
   /** By name; a test may change it between look-ups. */
   names: Map<string, string[]>;
   /** `address:port` of each connection that was begun outside. */
@@ -85,13 +87,14 @@ export async function egressWorld(t: TestContext, options: WorldOptions = {}): P
   });
   t.after(() => proxy.close());
   const runDir = options.runDir ?? folder;
-  await proxy.open(owner, runDir);
+  const { env } = await proxy.open(owner, runDir);
   return {
     proxy,
     owner,
     folder,
     socketPath: join(runDir, 'egress.sock'),
     certificate: join(folder, 'test.crt'),
+    env,
     names,
     dialled,
     asked,

@@ -48,7 +48,7 @@ interface Seen {
   text: string;
 }
 
-async function inside(t: TestContext, mode: 'proxy' | 'transparent') {
+async function inside(t: TestContext, mode: 'proxy' | 'transparent', more: string[] = []) {
   const sandboxes = fixture();
   t.after(() => sandboxes.close());
   const { usable, problems, transparentEgress } = await sandboxes.driver.capabilities();
@@ -61,7 +61,10 @@ async function inside(t: TestContext, mode: 'proxy' | 'transparent') {
   const spec = sandboxes.spec([], { id, transparentEgress: mode === 'transparent' });
   const world = await egressWorld(t, {
     runDir: spec.runDir,
-    policy: { allow: ['good.test', 'private.test', 'rebinding.test', 'redirect.test'] },
+    policy: {
+      allow: ['good.test', 'private.test', 'rebinding.test', 'redirect.test', ...more],
+      transparent: mode === 'transparent',
+    },
   });
   world.names.set('private.test', ['10.0.0.7']);
   world.names.set('rebinding.test', ['93.184.216.1', '169.254.169.254']);
@@ -73,7 +76,7 @@ async function inside(t: TestContext, mode: 'proxy' | 'transparent') {
   const launcher = `
     import { spawn } from 'node:child_process';
     import { openEgress } from '/opt/berth/harness/egress.mjs';
-    const way = await openEgress('/run/berth/egress.sock', process.env.BERTH_EGRESS);
+    const way = await openEgress('/run/berth/egress.sock', process.env);
     const env = { ...process.env, ...(process.env.NO_VARIABLES ? {} : way) };
     const child = spawn('/bin/bash', ['-c', process.env.PROBES], { env, stdio: 'inherit' });
     child.on('exit', (code) => process.exit(code ?? 1));`;
@@ -92,7 +95,7 @@ async function inside(t: TestContext, mode: 'proxy' | 'transparent') {
           HOME: '/home/agent',
           LANG: 'C.UTF-8',
           PROBES: script,
-          BERTH_EGRESS: mode,
+          ...world.env,
         },
         ...{ CURL_CA_BUNDLE: ca, SSL_CERT_FILE: ca, NODE_EXTRA_CA_CERTS: ca, GIT_SSL_CAINFO: ca },
         ...{ npm_config_cafile: ca, GIT_TERMINAL_PROMPT: '0', npm_config_update_notifier: 'false' },
@@ -257,6 +260,26 @@ for (const mode of ['proxy', 'transparent'] as const) {
     );
   });
 }
+
+test('From inside, transparent mode leads ports on that a rule names, for hosts that speak first too', async (t) => {
+  const made = await inside(t, 'transparent', ['good.test:22/tcp', 'good.test:7/tcp']);
+  if (!made) return;
+  const seen = await made.run(
+    `t() { n=$1; shift; out=$(timeout 25 bash -c "$@" 2>&1 </dev/null | tr -d '\\r'); echo "$n 0 $out"; }
+    t ssh 'exec 3<>/dev/tcp/good.test/22 && head -1 <&3'
+    t echo 'exec 3<>/dev/tcp/good.test/7 && echo over and back >&3 && head -1 <&3'
+    t other 'exec 3<>/dev/tcp/other.test/22 && head -1 <&3'
+    t unnamed 'exec 3<>/dev/tcp/good.test/21 && head -1 <&3'`,
+  );
+  assert.match(seen.get('ssh')!.text, /^SSH-2\.0-test/);
+  assert.equal(seen.get('echo')!.text, 'over and back');
+  assert.doesNotMatch(seen.get('other')!.text, /SSH/);
+  assert.match(seen.get('unnamed')!.text, /refused/);
+  assert.deepEqual(
+    made.world.refusals.map(({ host, port, reason }) => [host, port, reason]),
+    [['other.test', 22, 'not_listed']],
+  );
+});
 
 test('The table in docs/egress.md is what was seen from inside', (t) => {
   if (missing.length > 0) return void t.skip(`not in /usr/bin here: ${missing.join(', ')}`);

@@ -22,9 +22,8 @@ import { silentLog } from './log.ts';
 const launcher = `
 import { spawn } from 'node:child_process';
 import { openEgress } from '/opt/berth/harness/egress.mjs';
-const mode = process.env.BERTH_EGRESS;
-const way = await openEgress('/run/berth/egress.sock', mode);
-const env = { ...process.env, ...(mode === 'transparent' ? {} : way) };
+const way = await openEgress('/run/berth/egress.sock', process.env);
+const env = { ...process.env, ...(process.env.BERTH_EGRESS === 'transparent' ? {} : way) };
 const child = spawn('/bin/sh', ['-c', process.argv[1]], { env, stdio: 'inherit' });
 child.on('exit', (code) => process.exit(code ?? 1));`;
 
