@@ -58,13 +58,21 @@ test('A refused connection tells the agent and its owner what to do; the line th
     /same-sandbox[\s\S]*200 OK[\s\S]*from outside/,
   );
 
+  // The sandbox lives on, and its way out is open again with the policy as it was.
+  await service.kill9();
+  await service.restart();
+  assert.match(
+    await fetched(`ls /tmp/same-sandbox; ${curl}`),
+    /same-sandbox[\s\S]*200 OK[\s\S]*from outside/,
+  );
+
   await berth('egress', 'mode', agent.id, 'none');
   assert.match(await fetched(curl), /X-Berth-Egress-Error: egress_off/);
   await berth('egress', 'reset', agent.id);
   assert.match(await fetched(curl), /X-Berth-Egress-Error: address_literal/);
   const metrics = (await service.api('GET', '/metrics')).text;
   assert.ok(Number(/^berth_egress_received_bytes_total (\d+)$/m.exec(metrics)?.[1]) > 0, metrics);
-  assert.match(metrics, /# TYPE berth_egress_refused_total counter\nberth_egress_refused_total 4\n/);
+  assert.match(metrics, /# TYPE berth_egress_refused_total counter\nberth_egress_refused_total 2\n/);
   // Programs that know no proxy, in a sandbox that is made anew for it.
   const bare =
     'env -u http_proxy -u HTTP_PROXY -u all_proxy -u ALL_PROXY curl -sS -i -m 20 http://registry.example/';
