@@ -47,12 +47,15 @@ describe('cgroup layouts', () => {
     ]);
     assert.equal(text('cgroup.subtree_control'), '+memory +cpu +pids');
     assert.ok(Number(text('berth-t/memory.max')) > 0);
+    assert.equal(text('berth-t/cpu.weight'), '50');
+    assert.ok(Number(text('berth-t/pids.max')) > 1000);
 
     const group = new Group(found, 'one');
     group.create(limits);
     assert.equal(text('berth-t/one/memory.max'), String(64 * MIB));
     assert.equal(text('berth-t/one/memory.swap.max'), '0');
     assert.equal(text('berth-t/one/cpu.max'), '150000 100000');
+    assert.equal(text('berth-t/one/cpu.weight'), '150');
     assert.equal(text('berth-t/one/pids.max'), '40');
 
     file('berth-t/one/memory.events', 'low 0\noom 2\noom_kill 1\n');
@@ -122,6 +125,8 @@ describe('cgroup layouts', () => {
     group.create(limits);
     assert.equal(text('memory/berth-t/one/memory.limit_in_bytes'), String(64 * MIB));
     assert.equal(text('cpu/berth-t/one/cpu.cfs_quota_us'), '150000');
+    assert.equal(text('cpu/berth-t/one/cpu.shares'), '1536');
+    assert.equal(text('cpu/berth-t/cpu.shares'), '512');
     assert.equal(text('pids/berth-t/one/pids.max'), '40');
     file('memory/berth-t/one/memory.oom_control', 'oom_kill_disable 0\nunder_oom 0\noom_kill 3\n');
     file('memory/berth-t/one/memory.stat', 'cache 9\ntotal_rss 2048\ntotal_shmem 2\n');

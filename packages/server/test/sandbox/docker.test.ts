@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { DockerDriver } from '../../src/sandbox/docker/driver.ts';
 import { silentLog } from '../support/log.ts';
+import { runAttacks } from './attack-suite.ts';
+import { checkColumn, type Column } from './attack-table.ts';
 import { sandboxContract } from './contract-suite.ts';
 import {
   engineMissing,
@@ -15,9 +17,12 @@ import { driverFixture, type Fixture } from './fixture.ts';
 
 const options = { log: silentLog, image: IMAGE, runtime: null };
 
-function engineSuite(name: EngineName, runtimes: { runtime: string; skip: string | false }[]): void {
+function engineSuite(
+  name: EngineName,
+  runtimes: { runtime: string; column: Column | null; skip: string | false }[],
+): void {
   const skip = engineMissing(name);
-  describe(`containers of ${name}`, { skip }, () => {
+  describe(`containers of ${name}`, { skip, concurrency: 1 }, () => {
     let engine: TestEngine;
     before(async () => {
       engine = await startEngine(name);
@@ -26,13 +31,26 @@ function engineSuite(name: EngineName, runtimes: { runtime: string; skip: string
     const make = (runtime: string | null, place?: { areaDir: string; name: string }): Fixture =>
       driverFixture((at) => new DockerDriver({ ...at, ...options, runtime, socket: engine.socket }), place);
 
-    for (const { runtime, skip: why } of runtimes) {
+    for (const { runtime, column, skip: why } of runtimes) {
       sandboxContract({
         label: `${name} with ${runtime}`,
         isolation: runtime === 'runsc' ? 'user-kernel' : 'kernel',
         make: (place) => make(runtime, place),
         skip: why,
       });
+      if (column === null) continue;
+      test(
+        `every attack from ${name} with ${runtime} is blocked or harmless, as the docs say`,
+        { skip: why },
+        async () => {
+          const fx = make(runtime);
+          try {
+            checkColumn(column, await runAttacks(fx, await fx.driver.isolation()));
+          } finally {
+            await fx.close();
+          }
+        },
+      );
     }
 
     test('an unknown runtime or image is a problem with its remedy, and nothing is started in its place', async () => {
@@ -68,11 +86,14 @@ function engineSuite(name: EngineName, runtimes: { runtime: string; skip: string
   });
 }
 
-engineSuite('docker', [
-  { runtime: 'runc', skip: false },
-  { runtime: 'runsc', skip: runscMissing() },
-]);
-engineSuite('podman', [{ runtime: 'runc', skip: false }]);
+// Side by side, since each mostly waits for its engine. The attacks from Podman take long: attack-podman.faults.ts.
+describe('container engines', { concurrency: 2 }, () => {
+  engineSuite('docker', [
+    { runtime: 'runc', column: 'Docker, runc', skip: false },
+    { runtime: 'runsc', column: 'Docker, gVisor', skip: runscMissing() },
+  ]);
+  engineSuite('podman', [{ runtime: 'runc', column: null, skip: false }]);
+});
 
 test('without an engine the driver is unusable, says how to start one, and proves no isolation', async () => {
   const fx = driverFixture((at) => new DockerDriver({ ...at, ...options, socket: '/no/such/engine.sock' }));

@@ -14,6 +14,7 @@ import {
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { until } from './fixture.ts';
 
 export const IMAGE = 'berth-test:1';
@@ -60,8 +61,17 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
     child.kill('SIGTERM');
     if (child.exitCode === null && child.signalCode === null)
       await new Promise((resolve) => child.once('exit', resolve));
-    unmountBelow(folder);
-    rmSync(folder, { recursive: true, force: true });
+    // Helpers of an engine may still be taking away the last container.
+    for (let tries = 0; ; tries++) {
+      unmountBelow(folder);
+      try {
+        rmSync(folder, { recursive: true, force: true });
+        return;
+      } catch (error) {
+        if (tries === 50) throw error;
+        await delay(100);
+      }
+    }
   };
   try {
     await until(

@@ -8,6 +8,8 @@ trap 'rm -rf "$root"' EXIT
 for folder in usr/bin usr/sbin usr/lib usr/lib64 etc proc sys dev tmp run/berth workspace home/agent var root; do
   mkdir -p "$root/$folder"
 done
+# Runtimes give a temporary folder the mode that the image has there.
+chmod 1777 "$root/tmp"
 for link in bin sbin lib lib64; do ln -s "usr/$link" "$root/$link"; done
 copy() {
   folder=$(readlink -f "$(dirname "$1")")

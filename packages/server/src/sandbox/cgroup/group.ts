@@ -181,7 +181,10 @@ function limitFiles(hierarchy: Hierarchy, limits: SandboxLimits): [file: string,
     hierarchy.version === 2
       ? {
           memory: [['memory.max', String(limits.memoryBytes)]],
-          cpu: [['cpu.max', `${quotaUs} ${CPU_PERIOD_US}`]],
+          cpu: [
+            ['cpu.max', `${quotaUs} ${CPU_PERIOD_US}`],
+            ['cpu.weight', String(Math.min(10_000, Math.max(1, Math.round(100 * limits.cpus))))],
+          ],
           pids: [['pids.max', String(limits.pids)]],
         }
       : {
@@ -189,6 +192,7 @@ function limitFiles(hierarchy: Hierarchy, limits: SandboxLimits): [file: string,
           cpu: [
             ['cpu.cfs_period_us', String(CPU_PERIOD_US)],
             ['cpu.cfs_quota_us', String(quotaUs)],
+            ['cpu.shares', String(Math.max(2, Math.round(1024 * limits.cpus)))],
           ],
           pids: [['pids.max', String(limits.pids)]],
         };

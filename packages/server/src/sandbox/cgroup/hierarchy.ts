@@ -18,8 +18,8 @@ export interface Hierarchy {
   freezes: boolean;
 }
 
-/** The part of the machine's memory that all sandboxes together may take, so that the service keeps the rest. */
-const MEMORY_SHARE = 0.9;
+/** The part of the machine's memory and process numbers that all sandboxes together may take; the service keeps the rest. */
+const SHARE = 0.9;
 /** Where the service's own processes go when version 2 forbids processes beside groups with controllers. */
 const LEAF = 'berth-service';
 
@@ -76,6 +76,9 @@ function openVersion1(
     tryWrite(join(parent, 'memory.use_hierarchy'), '1');
     tryWrite(join(parent, 'memory.limit_in_bytes'), String(sharedMemoryBytes()));
   }
+  // All sandboxes together weigh half of what the service and its database do when the CPUs are short.
+  if (controllers.includes('cpu')) tryWrite(join(parent, 'cpu.shares'), '512');
+  if (controllers.includes('pids')) tryWrite(join(parent, 'pids.max'), String(sharedPids()));
   return { version: 1, parent, controllers, freezes };
 }
 
@@ -91,6 +94,8 @@ function openVersion2(mount: CgroupMount, options: FindOptions): Hierarchy | nul
   const enabled = words(readText(join(parent, 'cgroup.subtree_control')));
   const controllers = wanted.filter((name) => enabled.includes(name));
   if (controllers.includes('memory')) tryWrite(join(parent, 'memory.max'), String(sharedMemoryBytes()));
+  if (controllers.includes('cpu')) tryWrite(join(parent, 'cpu.weight'), '50');
+  if (controllers.includes('pids')) tryWrite(join(parent, 'pids.max'), String(sharedPids()));
   return { version: 2, parent, controllers, freezes: existsSync(join(parent, 'cgroup.freeze')) };
 }
 
@@ -110,8 +115,14 @@ function enable(folder: string, controllers: Controller[]): void {
   tryWrite(control, request);
 }
 
+/** Of the process numbers that the machine has. */
+function sharedPids(): number {
+  const max = Number(readText('/proc/sys/kernel/pid_max') ?? 32_768);
+  return Math.floor((Number.isFinite(max) && max > 0 ? max : 32_768) * SHARE);
+}
+
 function sharedMemoryBytes(): number {
-  return Math.floor(totalmem() * MEMORY_SHARE);
+  return Math.floor(totalmem() * SHARE);
 }
 
 function words(text: string | null): string[] {

@@ -107,7 +107,7 @@ export function containerBody(spec: SandboxSpec, options: ContainerOptions): Rec
         ulimit('core', 0),
       ],
       ShmSize: Math.min(64 * MIB, Math.floor(limits.memoryBytes / 8)),
-      Tmpfs: { '/tmp': `rw,nosuid,nodev,mode=1777,size=${tmpBytes(limits.memoryBytes)}` },
+      Tmpfs: { '/tmp': `rw,exec,nosuid,nodev,mode=1777,size=${tmpBytes(limits.memoryBytes)}` },
       Binds: binds(spec, options),
       LogConfig:
         options.logFile === null ? { Type: 'none' } : { Type: 'json-file', Config: { 'max-size': '1m' } },

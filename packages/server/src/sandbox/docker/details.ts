@@ -1,4 +1,7 @@
-import type { Engine } from './engine.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { EngineError, type Engine } from './engine.ts';
+
+const GONE_TIMEOUT_MS = 15_000;
 
 /** What the driver reads of `GET /containers/{id}/json`. */
 export interface ContainerDetails {
@@ -28,16 +31,21 @@ export async function inspect(engine: Engine, name: string): Promise<ContainerDe
   };
 }
 
-/** Idempotent: one that is gone, or being removed by somebody else, is no error. */
+/** Resolves once it is gone, whoever removes it. Idempotent. */
 export async function removeContainer(engine: Engine, name: string): Promise<void> {
-  await engine.call('DELETE', `/containers/${name}?force=1&v=1`).catch((error: { status?: number }) => {
-    if (error.status !== 404 && error.status !== 409) throw error;
-  });
-}
-
-function ignoreMissing(error: { status?: number }): null {
-  if (error.status === 404) return null;
-  throw error;
+  const deadline = Date.now() + GONE_TIMEOUT_MS;
+  for (let waitMs = 20; ; waitMs = Math.min(waitMs * 2, 500)) {
+    try {
+      await engine.call('DELETE', `/containers/${name}?force=1&v=1`);
+      return;
+    } catch (error) {
+      if (!(error instanceof EngineError)) throw error;
+      if (error.status === 404) return;
+      // 409: it is being removed already. Others may pass too, such as a folder that is busy for a moment.
+      if (Date.now() > deadline) throw error;
+    }
+    await delay(waitMs);
+  }
 }
 
 /**
@@ -53,4 +61,9 @@ export async function refuseOtherRuntime(engine: Engine, name: string, wanted: s
     `Podman uses the runtime ${found.OCIRuntime ?? '(unknown)'} and not ${wanted}: it does not take the name by this API. ` +
       `Start its service with: podman --runtime ${wanted} system service --time=0 unix://…`,
   );
+}
+
+function ignoreMissing(error: { status?: number }): null {
+  if (error.status === 404) return null;
+  throw error;
 }

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import { createWriteStream, existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { once } from 'node:events';
@@ -26,7 +27,7 @@ import { containerBody, containerName, labels } from './container.ts';
 import { inspect, refuseOtherRuntime, removeContainer, type ContainerDetails } from './details.ts';
 import { Engine } from './engine.ts';
 import { dockerCapabilities, proveIsolation } from './probe.ts';
-import { DockerSandbox, type DockerSandboxParts } from './sandbox.ts';
+import { DockerSandbox, type DockerSandboxParts, type Output } from './sandbox.ts';
 import { inputOf, takeApart } from './streams.ts';
 
 export interface DockerOptions {
@@ -130,16 +131,22 @@ export class DockerDriver implements SandboxDriver {
       await refuseOtherRuntime(this.engine, name, this.options.runtime);
     // Attached before the start, so that no first word is lost.
     const attached = spec.detached ? null : await this.attach(name);
-    await this.engine.call('POST', `/containers/${name}/start`);
+    let details: ContainerDetails | null;
+    try {
+      await this.engine.call('POST', `/containers/${name}/start`);
+      details = await inspect(this.engine, name);
+    } catch (error) {
+      attached?.close();
+      throw error;
+    }
     const output = logFile === null ? attached : this.follow(name, logFile);
-    const details = await inspect(this.engine, name);
     return this.keep(
       {
         id: spec.id,
         name,
         streams: attached?.streams ?? closedStreams(),
         logFile,
-        outputEnded: output?.ended ?? Promise.resolve(),
+        output: output ?? { ended: Promise.resolve(), close: () => {}, drop: () => {} },
         details,
       },
       spec.volumeDir,
@@ -165,9 +172,9 @@ export class DockerDriver implements SandboxDriver {
     const podman = await this.isPodman();
     const meanwhile = this.running.get(id);
     if (meanwhile) return meanwhile;
-    const { ended } = this.follow(name, logFile);
+    const output = this.follow(name, logFile);
     const streams = closedStreams();
-    return this.keep({ id, name, streams, logFile, outputEnded: ended, details }, volumeDir, quota, podman);
+    return this.keep({ id, name, streams, logFile, output, details }, volumeDir, quota, podman);
   }
 
   async list(): Promise<string[]> {
@@ -240,17 +247,21 @@ export class DockerDriver implements SandboxDriver {
 
   private async attach(name: string) {
     const socket = await this.engine.hijack(`/containers/${name}/attach?stream=1&stdin=1&stdout=1&stderr=1`);
-    const outputs = takeApart(socket);
+    const { stdout, stderr, drop } = takeApart(socket);
     const ended = once(socket, 'close').then(() => undefined);
     ended.catch(() => {});
-    return { streams: { stdin: inputOf(socket), ...outputs }, ended };
+    const close = (): void => void socket.destroy();
+    return { streams: { stdin: inputOf(socket), stdout, stderr }, ended, close, drop };
   }
 
   /** Writes what the engine has kept of the outputs, and all that follows, to the log file: from the beginning, once. */
-  private follow(name: string, logFile: string): { ended: Promise<void> } {
+  private follow(name: string, logFile: string): Output {
     writeFileSync(logFile, '', { mode: 0o600 });
+    let isClosed = false;
+    let source: IncomingMessage | null = null;
     const copy = async (): Promise<void> => {
-      const source = await this.engine.stream('GET', `/containers/${name}/logs?follow=1&stdout=1&stderr=1`);
+      source = await this.engine.stream('GET', `/containers/${name}/logs?follow=1&stdout=1&stderr=1`);
+      if (isClosed) source.destroy();
       const { stdout, stderr } = takeApart(source);
       const log = createWriteStream(logFile, { fd: openLog(logFile) });
       stdout.pipe(log, { end: false });
@@ -262,7 +273,11 @@ export class DockerDriver implements SandboxDriver {
     const ended = copy().catch((error: unknown) =>
       this.options.log.warn('The output of a sandbox cannot be followed.', { name, error: String(error) }),
     );
-    return { ended };
+    const close = (): void => {
+      isClosed = true;
+      source?.destroy();
+    };
+    return { ended, close, drop: () => {} };
   }
 
   private isPodman(): Promise<boolean> {

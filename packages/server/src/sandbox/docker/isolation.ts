@@ -1,8 +1,8 @@
 import type { Isolation } from '../../domain/ports/sandbox.ts';
 
-/** Run inside: prints what tells one kernel from another. */
+/** Run inside: prints what tells one kernel from another, and fails where a program could not work. */
 export const KERNEL_SCRIPT =
-  'echo "boot $(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"; echo "version $(cat /proc/version)"';
+  'set -e; : > /tmp/probe; : > /workspace/.probe; rm /workspace/.probe; echo "boot $(cat /proc/sys/kernel/random/boot_id 2>/dev/null || true)"; echo "version $(cat /proc/version)"';
 
 /** gVisor gives this for every kernel question, whatever its own version is. */
 const GVISOR_VERSION = /^Linux version 4\.4\.0 .*Sun Jan 10 15:06:54 PST 2016$/;

@@ -121,6 +121,8 @@ async function askEngine(request: Request): Promise<{ info: Info; problems: stri
 
 function explain(said: string, { runtime }: Request): string[] {
   const lines = [`A trial container did not start: ${said.slice(0, 500)}`];
+  if (said.includes('/tmp/probe'))
+    lines.push('Give /tmp in the image the mode 1777; runtimes take over what the image has there.');
   if (/init|catatonit|tini/i.test(said))
     lines.push(
       'The engine lacks its init: apt-get install -y tini (Docker) or catatonit (Podman), and restart the engine.',

@@ -12,11 +12,22 @@ import { isRunning, startTime } from '../processes.ts';
 import type { Usage } from '../process-stats.ts';
 import { inspect, removeContainer } from './details.ts';
 import { EngineError, type Engine } from './engine.ts';
+import type { Outputs } from './streams.ts';
 import { engineUsage } from './usage.ts';
 
 const KILLED_CODE = 128 + 9;
-const GONE_TIMEOUT_MS = 15_000;
+/** For what was written and not read yet: a reader that stands still must not hold the end of a sandbox. */
+const OUTPUT_TIMEOUT_MS = 15_000;
+const OUTPUT_AFTER_KILL_MS = 500;
 const DEATH_WATCH_MS = 20;
+
+/** What brings the outputs of a container here. */
+export interface Output {
+  /** Resolves once everything that the program wrote has come. */
+  ended: Promise<void>;
+  close(): void;
+  drop: Outputs['drop'];
+}
 
 export interface DockerSandboxParts {
   id: string;
@@ -32,8 +43,7 @@ export interface DockerSandboxParts {
   /** Podman does not tell of it when the kernel killed for want of memory. */
   isPodman: boolean;
   isFrozen: boolean;
-  /** Resolves once everything that the program wrote has come. */
-  outputEnded: Promise<void>;
+  output: Output;
   onEnd(): void;
 }
 
@@ -46,6 +56,7 @@ export class DockerSandbox implements RunningSandbox {
   readonly exited: Promise<SandboxExit>;
   isFrozen: boolean;
   private readonly parts: DockerSandboxParts;
+  private readonly initSince: string | null;
   private endedBy: SandboxExitReason | null = null;
   private hasEnded = false;
   /** Those of long ago, and those seen at the last look: what ends a program may come shortly before its end is told. */
@@ -60,6 +71,7 @@ export class DockerSandbox implements RunningSandbox {
     ({ stdin: this.stdin, stdout: this.stdout, stderr: this.stderr } = parts.streams);
     this.logFile = parts.logFile;
     this.isFrozen = parts.isFrozen;
+    this.initSince = parts.initPid > 0 ? startTime(parts.initPid) : null;
     this.oomKills = parts.group?.oomKills() ?? 0;
     this.oomKillsSeen = this.oomKills;
     this.stdin.on('error', () => {});
@@ -80,6 +92,8 @@ export class DockerSandbox implements RunningSandbox {
     if (this.hasEnded) return;
     if (group) {
       this.count(group.usage());
+      // The engine may tell of an end long after it; what ended the program is not of long ago then.
+      if (this.initSince === null || !isRunning(this.parts.initPid, this.initSince)) return;
       this.oomKills = this.oomKillsSeen;
       this.oomKillsSeen = group.oomKills();
     }
@@ -130,6 +144,7 @@ export class DockerSandbox implements RunningSandbox {
   }
 
   private async endNow(): Promise<void> {
+    this.parts.output.drop();
     // An engine does not kill what is paused.
     await this.thaw().catch(() => undefined);
     const { engine, name } = this.parts;
@@ -147,7 +162,7 @@ export class DockerSandbox implements RunningSandbox {
   }
 
   private async awaitExit(): Promise<SandboxExit> {
-    const { engine, name, outputEnded, onEnd, group, initPid, isPodman } = this.parts;
+    const { engine, name, output, onEnd, group, initPid, isPodman } = this.parts;
     const atDeath = isPodman && group ? oomKillsAtDeath(group, initPid) : null;
     const code = await waitForEnd(engine, name);
     this.hasEnded = true;
@@ -159,7 +174,9 @@ export class DockerSandbox implements RunningSandbox {
     const oomNow = atDeath
       ? (await atDeath) > this.oomKills || (details?.oomKilled === true && this.oomKills === 0)
       : details?.oomKilled === true && this.oomKills === 0;
-    await Promise.race([outputEnded, delay(GONE_TIMEOUT_MS, undefined, { ref: false })]);
+    const waitMs = this.endedBy === null ? OUTPUT_TIMEOUT_MS : OUTPUT_AFTER_KILL_MS;
+    await Promise.race([output.ended, delay(waitMs, undefined, { ref: false })]);
+    output.close();
     await removeContainer(engine, name);
     onEnd();
     return { reason: this.endedBy ?? (wasKilled && oomNow ? 'oom' : 'exit'), ...codeOf(code) };

@@ -6,14 +6,27 @@ const STDERR = 2;
 export interface Outputs {
   stdout: PassThrough;
   stderr: PassThrough;
+  /**
+   * From now on what nobody reads is dropped, and holds the program back no longer. Docker does not end a container as long
+   * as somebody is attached who does not read.
+   */
+  drop(): void;
 }
 
 /**
  * Takes apart what an engine sends of a program without a terminal: frames of an eight-byte header (the first byte says
- * which output, the last four the length) and the bytes. Who reads slowly slows the program down. Both end with the source.
+ * which output, the last four the length) and the bytes. Both end with the source.
  */
 export function takeApart(source: Readable): Outputs {
-  const outputs = { stdout: new PassThrough(), stderr: new PassThrough() };
+  let isDropping = false;
+  const outputs: Outputs = {
+    stdout: new PassThrough(),
+    stderr: new PassThrough(),
+    drop() {
+      isDropping = true;
+      source.resume();
+    },
+  };
   let header = Buffer.alloc(0);
   let left = 0;
   let target = outputs.stdout;
@@ -33,7 +46,8 @@ export function takeApart(source: Readable): Outputs {
       const part = chunk.subarray(0, left);
       chunk = chunk.subarray(part.length);
       left -= part.length;
-      if (!target.write(part)) holdUntilDrained(source, target);
+      if (isDropping && target.writableNeedDrain) continue;
+      if (!target.write(part) && !isDropping) holdUntilDrained(source, target);
     }
   });
   const end = (): void => {

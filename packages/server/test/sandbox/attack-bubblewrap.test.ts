@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { runAttacks, type Verdicts } from './attack-suite.ts';
+import { checkColumn } from './attack-table.ts';
+import { fixture, isRoot } from './fixture.ts';
+import { runUnprivileged } from './unprivileged.ts';
+
+test('every attack from a bubblewrap sandbox is blocked or harmless, as the docs say', async () => {
+  const fx = fixture();
+  try {
+    checkColumn(isRoot ? 'bubblewrap, root' : 'bubblewrap, no root', await runAttacks(fx, 'kernel'));
+  } finally {
+    await fx.close();
+  }
+});
+
+test(
+  'every attack is blocked or harmless for a service without root rights too',
+  { skip: isRoot ? false : 'this process has no root rights itself, so the test above was that test' },
+  async () => {
+    const { code, stdout, output } = await runUnprivileged(['attack-child.ts'], []);
+    assert.equal(code, 0, output);
+    checkColumn('bubblewrap, no root', JSON.parse(stdout) as Verdicts);
+  },
+);

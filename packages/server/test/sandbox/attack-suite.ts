@@ -1,0 +1,239 @@
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { newId } from '../../src/domain/ids.ts';
+import type { Isolation, RunningSandbox } from '../../src/domain/ports/sandbox.ts';
+import { scriptedAttacks, type Targets } from './attack-list.ts';
+import { lineOf, MIB, until, type Fixture } from './fixture.ts';
+
+export type Verdict = 'blocked' | 'reached';
+export type Verdicts = Record<string, Verdict>;
+
+interface LimitAttack {
+  id: string;
+  title: string;
+  /** Rejects when a limit did not hold. */
+  run(fx: Fixture, targets: Targets): Promise<void>;
+}
+
+const limits = { memoryBytes: 256 * MIB, cpus: 0.5, pids: 64, diskBytes: 64 * MIB, openFiles: 256 };
+
+/** Those that try to use up what all share. Whatever the agent did, the sandbox next door must answer afterwards. */
+export const limitAttacks: LimitAttack[] = [
+  {
+    id: '19',
+    title: 'Fill `/tmp` and `/dev/shm`',
+    async run(fx) {
+      const { stdout } = await fx.run(
+        'for d in /tmp /dev/shm; do head -c 400M /dev/zero > $d/x 2>/dev/null; s=$(stat -c %s $d/x); rm -f $d/x; [ $s -lt 300000000 ] && echo bounded; done; true',
+        { limits },
+      );
+      // Where the kernel ends the whole sandbox for the memory that it took, nothing was printed.
+      assert.ok(stdout === '' || stdout === 'bounded\nbounded\n', stdout);
+    },
+  },
+  {
+    id: '20',
+    title: 'Fork bomb',
+    async run(fx) {
+      const sandbox = await fx.start("perl -e 'while (1) { fork; }' & echo lit; wait", { limits });
+      await lineOf(sandbox.stdout, (line) => line === 'lit');
+      assert.equal((await sandbox.kill()).reason, 'killed');
+      assert.ok(!(await fx.driver.list()).includes(sandbox.id));
+    },
+  },
+  {
+    id: '21',
+    title: 'Memory bomb',
+    async run(fx) {
+      const { stdout } = await fx.run('perl -e \'$x .= "a" x 1000000 while 1\'; echo after', { limits });
+      assert.ok(['after\n', ''].includes(stdout));
+    },
+  },
+  {
+    id: '25',
+    title: 'Daemons and programs that ignore signals, left behind',
+    async run(fx) {
+      const sandbox = await fx.start(
+        'for i in 1 2 3; do setsid sh -c \'trap "" TERM HUP INT; (setsid sleep 1000 &) ; sleep 1000\' & done; echo up; wait',
+        { limits },
+      );
+      await lineOf(sandbox.stdout, (line) => line === 'up');
+      await sandbox.stop(100);
+      assert.ok(!(await fx.driver.list()).includes(sandbox.id));
+    },
+  },
+  {
+    id: '26',
+    title: 'Endless output',
+    async run(fx) {
+      const before = process.memoryUsage().rss;
+      const sandbox = await fx.start('yes 0123456789012345678901234567890123456789 || cat /dev/zero', {
+        limits,
+      });
+      let bytes = 0;
+      sandbox.stdout.on('data', (chunk: Buffer) => (bytes += chunk.length));
+      await until(() => bytes > 30 * MIB, 'much was written');
+      sandbox.stdout.pause();
+      await sandbox.kill();
+      assert.ok(process.memoryUsage().rss - before < 150 * MIB, 'the service took memory for it');
+    },
+  },
+  {
+    id: '28a',
+    title: 'Fill the workspace',
+    async run(fx) {
+      const small = { ...limits, diskBytes: 32 * MIB };
+      const fill =
+        'i=0; while [ $i -lt 4000 ]; do head -c 8000000 /dev/zero > f$i || exit 0; i=$((i+1)); done';
+      const { exit } = await fx.run(fill, { limits: small, slot: 4 });
+      const { bytes } = await fx.driver.volumeUse(join(fx.folder, 'volume-4'));
+      assert.ok(exit.reason === 'disk_full' || bytes < 64 * MIB, `${exit.reason}, ${bytes} bytes`);
+      assert.ok(bytes < 1024 * MIB, `${bytes} bytes were written`);
+    },
+  },
+  {
+    id: '30',
+    title: 'CPU, memory, processes and output at their limits at once, beside a working neighbour',
+    run: hostileBesideNeighbour,
+  },
+  {
+    id: '39',
+    title: 'Find what an earlier sandbox of the same agent was given',
+    async run(fx) {
+      const word = 'earlier-secret-41c7';
+      await fx.run('echo "$WORD" > /tmp/left; echo "$WORD" > /dev/shm/left; true', {
+        env: { WORD: word },
+        slot: 6,
+      });
+      const { stdout } = await fx.run(
+        "cat /tmp/left /dev/shm/left; for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; done; env",
+        { slot: 6 },
+      );
+      assert.ok(!stdout.includes(word));
+    },
+  },
+];
+
+/** Isolation by counters: each is held to its own limits, and the other's work is done. How fast is for the bench. */
+async function hostileBesideNeighbour(fx: Fixture): Promise<void> {
+  const hostile = await fx.start(
+    `perl -e 'print "lit\\n"; $| = 1; print ""; for (1 .. 40) { next if fork; if ($_ % 2) { 1 while 1 } else { $x .= "a" x 1000000 while 1 } } sleep 1000' & wait; sleep 1000`,
+    { limits, slot: 3 },
+  );
+  const beginMs = performance.now();
+  await lineOf(hostile.stdout, (line) => line === 'lit');
+  const before = await hostile.stats();
+  const work =
+    'perl -e \'$x = "a" x 30000000; for (1 .. 10) { my $p = fork; exit if defined $p && !$p; wait }\'; i=0; while [ $i -lt 20 ]; do (echo $i > w$i); i=$((i+1)); done; cat w7 w19; perl -e \'$i++ while $i < 2000000; print "worked\\n"\'';
+  const { exit, stdout } = await fx.run(work, { limits: { ...limits, cpus: 1 }, slot: 7 });
+  const tookMs = performance.now() - beginMs;
+  const after = await hostile.stats().catch(() => null);
+  assert.deepEqual([exit.reason, exit.code], ['exit', 0], 'the neighbour worked to its end');
+  assert.match(stdout, /^7\n19\n(.*\n)*worked\n$/);
+  const { limits: grades } = await fx.driver.capabilities();
+  if (after) {
+    const cores = (after.cpuMicros - before.cpuMicros) / 1000 / tookMs;
+    // Quota periods are 100 ms long, so a short look may catch some more of them.
+    if (grades.cpu === 'hard')
+      assert.ok(cores < limits.cpus * 1.6 + 0.1, `the hostile one used ${cores} cores`);
+    if (grades.memory === 'hard')
+      assert.ok(after.memoryBytes <= limits.memoryBytes * 1.05, `it holds ${after.memoryBytes} bytes`);
+  }
+  await hostile.kill();
+}
+
+/** Runs every attack against a driver. Rejects when one got through that must not. */
+export async function runAttacks(fx: Fixture, isolation: Isolation): Promise<Verdicts> {
+  const targets = await setUp(fx);
+  try {
+    const verdicts = await runScripted(fx, targets, isolation);
+    for (const attack of limitAttacks) {
+      await attack.run(fx, targets).catch((error: unknown) => {
+        throw new Error(`Attack ${attack.id} (${attack.title}) got through: ${String(error)}`, {
+          cause: error,
+        });
+      });
+      await answers(targets.neighbour.sandbox);
+      verdicts[attack.id] = 'blocked';
+    }
+    return verdicts;
+  } finally {
+    await targets.close();
+  }
+}
+
+async function runScripted(
+  fx: Fixture,
+  targets: Targets & { connections(): number },
+  isolation: Isolation,
+): Promise<Verdicts> {
+  const script = scriptedAttacks
+    .map((attack) => `echo; echo "@@ ${attack.id}"; ( ${attack.script(targets)} ) </dev/null 2>&1`)
+    .join('\n');
+  const wide = { ...limits, cpus: 2 };
+  const { stdout, stderr, exit } = await fx.run(`${script}\necho; echo "@@ end"`, { limits: wide });
+  assert.match(
+    stdout,
+    /@@ end\n$/,
+    `the attacks did not come to their end: ${exit.reason} ${exit.code} ${stderr}`,
+  );
+  const sections = new Map(
+    stdout.split(/^@@ /m).map((part): [string, string] => {
+      const line = part.indexOf('\n');
+      return [part.slice(0, line), part.slice(line + 1)];
+    }),
+  );
+  const verdicts: Verdicts = {};
+  for (const attack of scriptedAttacks) {
+    const printed = sections.get(attack.id) ?? '';
+    const reached = attack.reached(printed, targets);
+    const isHarmless = attack.harmless !== undefined || (attack.ownKernel === true && isolation !== 'kernel');
+    if (reached && !isHarmless)
+      throw new Error(`Attack ${attack.id} (${attack.title}) got through: ${printed.slice(0, 1000)}`);
+    verdicts[attack.id] = reached ? 'reached' : 'blocked';
+  }
+  await answers(targets.neighbour.sandbox);
+  assert.equal(targets.connections(), 0, 'the host was connected to');
+  return verdicts;
+}
+
+async function setUp(fx: Fixture) {
+  const secret = `secret-${newId()}`;
+  const hostFile = join(fx.folder, 'host-file');
+  writeFileSync(hostFile, secret, { mode: 0o644 });
+  let connections = 0;
+  const tcp = createServer((socket) => (connections++, socket.destroy())).listen(0, '127.0.0.1');
+  const abstractName = `berth-${newId()}`;
+  const abstract = createServer((socket) => (connections++, socket.destroy())).listen(`\0${abstractName}`);
+  await Promise.all([once(tcp, 'listening'), once(abstract, 'listening')]);
+  const spec = fx.spec(['/bin/sh', '-c', 'echo "$TOKEN" > secret; echo ready; exec cat'], {
+    slot: 2,
+    env: { TOKEN: secret, PATH: '/usr/bin:/bin' },
+  });
+  const sandbox = await fx.driver.start(spec);
+  await lineOf(sandbox.stdout, (line) => line === 'ready');
+  const targets: Targets = {
+    ...{ hostFile, secret, abstractName, fx },
+    hostPort: (tcp.address() as { port: number }).port,
+    servicePid: process.pid,
+    neighbour: { sandbox, volumeDir: spec.volumeDir, runDir: spec.runDir },
+  };
+  return {
+    ...targets,
+    connections: () => connections,
+    async close() {
+      tcp.close();
+      abstract.close();
+      await sandbox.kill();
+    },
+  };
+}
+
+async function answers(sandbox: RunningSandbox): Promise<void> {
+  const word = `ping-${newId()}`;
+  sandbox.stdin.write(`${word}\n`);
+  await lineOf(sandbox.stdout, (line) => line === word);
+}
