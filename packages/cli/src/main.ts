@@ -11,6 +11,7 @@ import { secretCommands } from './commands/secrets.ts';
 import { egressCommands } from './commands/egress.ts';
 import { sandboxFileCommands } from './commands/sandbox-files.ts';
 import { sandboxCommands } from './commands/sandbox.ts';
+import { snapshotCommands } from './commands/snapshots.ts';
 import { terminal } from './commands/terminal.ts';
 import { hostCommands, isHostCommand, runOnHost } from './host.ts';
 import { safe } from './print.ts';
@@ -31,6 +32,7 @@ export const commands: Command[] = [
   ...budgetCommands,
   ...sandboxCommands,
   ...sandboxFileCommands,
+  ...snapshotCommands,
   terminal,
 ];
 

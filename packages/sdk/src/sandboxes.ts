@@ -10,6 +10,11 @@ import type {
   SandboxFilePage,
   SandboxFileWritten,
   SandboxPage,
+  Snapshot,
+  SnapshotAnswer,
+  SnapshotCreate,
+  SnapshotPage,
+  SnapshotRestoreSend,
 } from './types.ts';
 
 /** What a streamed command tells. `data` is in the encoding that was asked for. */
@@ -98,6 +103,24 @@ export function createSandboxes(send: Send) {
       });
       for await (const { id, data } of readSse(response.body!))
         yield { id: id ?? '', ...(JSON.parse(data) as { at: string; text: string }) };
+    },
+
+    snapshots: {
+      list: async (agentId: string, query: { limit?: number; cursor?: string } = {}) => {
+        const page = await json<SnapshotPage>('GET', `/sandbox/${id(agentId)}/snapshots`, { query });
+        return { items: page.snapshots as Snapshot[], nextCursor: page.nextCursor };
+      },
+      create: async (agentId: string, input: SnapshotCreate = {}) =>
+        (await json<SnapshotAnswer>('POST', `/sandbox/${id(agentId)}/snapshots`, { body: input })).snapshot,
+      /** With `toAgentId` the files become those of another agent. */
+      restore: async (agentId: string, snapshotId: string, input: SnapshotRestoreSend = {}) =>
+        (
+          await json<SnapshotAnswer>('POST', `/sandbox/${id(agentId)}/snapshots/${id(snapshotId)}/restore`, {
+            body: input,
+          })
+        ).snapshot,
+      delete: (agentId: string, snapshotId: string) =>
+        json<void>('DELETE', `/sandbox/${id(agentId)}/snapshots/${id(snapshotId)}`),
     },
 
     files: {

@@ -546,6 +546,41 @@ export interface SecretPut {
   hosts?: string[];
 }
 
+export interface Snapshot {
+  /** Identifier of the snapshot. */
+  id: string;
+  /** The agent whose files they are. */
+  agentId: string;
+  /** What you called it; may be empty. */
+  name: string;
+  /** Of all files together. */
+  sizeBytes: number;
+  /** What it took on the disk: what other snapshots have is not stored again. */
+  storedBytes: number;
+  /** When it was taken. ISO 8601, UTC, with milliseconds. */
+  createdAt: string;
+}
+
+export interface SnapshotAnswer {
+  snapshot: Snapshot;
+}
+
+export interface SnapshotCreate {
+  /** Up to 100 characters. */
+  name?: string;
+}
+
+export interface SnapshotPage {
+  snapshots: Snapshot[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface SnapshotRestoreSend {
+  /** Another agent, whose files become these; its own agent when left out. */
+  toAgentId?: string;
+}
+
 export interface Usage {
   inputTokens: number;
   outputTokens: number;

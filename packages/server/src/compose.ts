@@ -51,12 +51,14 @@ import { createSandboxFiles } from './services/sandbox-files.ts';
 import { createSandboxes } from './services/sandboxes.ts';
 import { createSandboxRecords } from './services/sandbox-records.ts';
 import { createSecrets } from './services/secrets.ts';
+import { createSnapshots } from './services/snapshots.ts';
 import { createTerminals } from './services/terminals.ts';
 import { createTurnHistory } from './services/turn-history.ts';
 import { createUrlGuard } from './services/url-guard.ts';
 import { createAgentStore } from './store/agents.ts';
 import { createApiKeyStore } from './store/api-keys.ts';
 import type { Database } from './store/database.ts';
+import { createSnapshotStore } from './volumes/snapshot.ts';
 import { createVolumes } from './volumes/volumes.ts';
 import { createDeploymentStore } from './store/deployments.ts';
 import { openDoorbell } from './store/doorbell.ts';
@@ -66,6 +68,7 @@ import { createRateUsageStore } from './store/rate-usage.ts';
 import { createSandboxBrokerStore } from './store/sandbox-brokers.ts';
 import { createSealedRowStore } from './store/sealed-rows.ts';
 import { createSecretStore } from './store/secrets.ts';
+import { createSnapshotRows } from './store/snapshots.ts';
 import { createSettingsStore } from './store/settings.ts';
 
 export interface Service {
@@ -268,6 +271,7 @@ export async function compose(
     async onAgentRemoved(agentId) {
       await runtime.removeAgent(agentId);
       await repos.remove(agentId);
+      await snapshots.removeAll(agentId);
     },
     log,
   });
@@ -277,6 +281,18 @@ export async function compose(
     host: runtime.host,
     openFollows,
     graceMs: TERMINAL_GRACE_MS,
+  });
+  const volumes = createVolumes();
+  const snapshots = createSnapshots({
+    ...stores,
+    snapshots: createSnapshotRows(db),
+    store: createSnapshotStore(),
+    cursors,
+    host: runtime.host,
+    driver: sandboxDriver,
+    volumesDir: config.paths.volumes,
+    snapshotsDir: config.paths.snapshots,
+    diskBytes: config.sandbox.diskMb * 1024 * 1024,
   });
   const services = {
     auth,
@@ -291,7 +307,7 @@ export async function compose(
       ...stores,
       cursors,
       driver: sandboxDriver,
-      volumes: createVolumes(),
+      volumes,
       volumesDir: config.paths.volumes,
       diskBytes: config.sandbox.diskMb * 1024 * 1024,
     }),
@@ -301,6 +317,7 @@ export async function compose(
       openFollows,
     }),
     terminals,
+    snapshots,
     conversations: createConversations({ db, ...stores, cursors, life }),
     runs: createRuns({
       db,
@@ -343,6 +360,7 @@ export async function compose(
     gateway,
     sandboxDriver,
     async start() {
+      await volumes.clearInterrupted(config.paths.volumes);
       await budgetGuard.begin();
       await runtime.start();
       await work.resume();

@@ -68,6 +68,8 @@ export interface Config {
     /** Reachable for other uids, since sandboxes and, as root, PostgreSQL run under their own. */
     postgres: string;
     volumes: string;
+    /** Stored volumes, a folder for each organisation. */
+    snapshots: string;
     runtime: string;
     /** Sockets; short, since a Unix socket's path has at most 107 bytes. */
     run: string;
@@ -345,6 +347,7 @@ export function readConfig(env: Env): Config {
       repos: join(dataDir, 'repos'),
       postgres: join(shared, 'postgres'),
       volumes: join(shared, 'volumes'),
+      snapshots: join(dataDir, 'snapshots'),
       runtime: join(shared, 'runtime'),
       run: isShort ? join(shared, 'run') : farRun,
     },

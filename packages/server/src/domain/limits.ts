@@ -25,6 +25,7 @@ export const limits = {
   queuedRunsPerConversation: 100,
   sseHeartbeatMs: 15_000,
   deltaRetentionHours: 24,
+  snapshotsPerAgent: 50,
   execArguments: 1_000,
   execArgumentChars: 100_000,
   execVariables: 200,

@@ -70,6 +70,7 @@ const tagTexts: Record<Tag, string> = {
     'What the sandbox of an agent may reach on the network, what was refused, and how many bytes passed.',
   Sandboxes: 'Where agents run: one for each agent, started on demand, stopped when idle.',
   'Sandbox files': 'The files of an agent, whether its sandbox runs or not.',
+  Snapshots: 'The files of an agent at a moment, to go back to or to give to another agent.',
   Budgets: 'Caps on what is spent for models in a day or a month.',
   Limits: 'What the key may still do.',
 };

@@ -4,6 +4,7 @@ import { execRoutes } from './sandbox/exec.ts';
 import { logRoutes } from './sandbox/logs.ts';
 import { sandboxFileRoutes } from './sandbox/files.ts';
 import { sandboxRoutes } from './sandbox/sandboxes.ts';
+import { snapshotRoutes } from './sandbox/snapshots.ts';
 import { terminalRoutes } from './sandbox/terminal.ts';
 import { agentRoutes } from './v1/agents.ts';
 import { apiKeyRoutes } from './v1/api-keys.ts';
@@ -33,6 +34,7 @@ export const routes = [
   ...logRoutes,
   ...terminalRoutes,
   ...sandboxFileRoutes,
+  ...snapshotRoutes,
   ...budgetRoutes,
   ...limitRoutes,
 ];

@@ -123,14 +123,19 @@ export class Keeper {
     ) {
       return this.#takeRunning(warm, conversationId);
     }
-    const before = this.#queues.get(wish.agentId) ?? Promise.resolve();
-    const mine = before.then(() => this.#holdInTurn(wish, conversationId, signal));
+    return this.inTurn(wish.agentId, () => this.#holdInTurn(wish, conversationId, signal));
+  }
+
+  /** Does `work` while nobody else gets hold of the agent's sandbox, in the order asked. */
+  inTurn<T>(agentId: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#queues.get(agentId) ?? Promise.resolve();
+    const mine = before.then(work);
     const tail: Promise<unknown> = mine
       .catch(() => undefined)
       .then(() => {
-        if (this.#queues.get(wish.agentId) === tail) this.#queues.delete(wish.agentId);
+        if (this.#queues.get(agentId) === tail) this.#queues.delete(agentId);
       });
-    this.#queues.set(wish.agentId, tail);
+    this.#queues.set(agentId, tail);
     return mine;
   }
 

@@ -14,6 +14,7 @@ export interface SandboxHostDependencies {
 const START_MS = 60_000;
 const STOP_MS = 600_000;
 const LOOK_MS = 50;
+const REPLACED_GRACE_MS = 2_000;
 /** Holds a sandbox as a turn does; no conversation has this id. */
 const NOBODY = '00000000-0000-0000-0000-000000000000';
 
@@ -101,6 +102,20 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
         },
       };
     },
+    quiesce: (agentId, how, work) =>
+      keeper.inTurn(agentId, async () => {
+        const kept = keeper.ofAgent(agentId);
+        if (!kept) return work();
+        if (!kept.canTakeTurns) await kept.gone;
+        else if (how === 'frozen') return frozen(kept, work);
+        else if (kept.turns.size > 0)
+          throw new DomainError(
+            'conflict',
+            'A turn is under way in the sandbox; wait for it, or cancel its run.',
+          );
+        else await kept.stop('Its files were replaced.', REPLACED_GRACE_MS);
+        return work();
+      }),
     async *logs(agentId, { after, follow, signal }) {
       const kept = keeper.ofAgent(agentId);
       if (!kept) return;
@@ -115,6 +130,19 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
       }
     },
   };
+}
+
+/** Runs on afterwards, unless it was frozen before. */
+async function frozen<T>(kept: KeptSandbox, work: () => Promise<T>): Promise<T> {
+  const wasFrozen = kept.isFrozen;
+  await kept.freeze();
+  try {
+    const result = await work();
+    if (kept.isFrozen || kept.isGone) return result;
+    throw new DomainError('conflict', 'The sandbox was used meanwhile; try again.');
+  } finally {
+    if (!wasFrozen && kept.canTakeTurns) await kept.use();
+  }
 }
 
 const none = { sandboxId: null, since: null, runningTurns: 0, stats: null, reason: null };

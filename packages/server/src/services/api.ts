@@ -31,6 +31,7 @@ export interface Services {
   sandboxFiles: SandboxFilesService;
   sandboxExec: SandboxExecService;
   terminals: TerminalsService;
+  snapshots: SnapshotsService;
   conversations: ConversationsService;
   runs: RunsService;
   events: EventsService;
@@ -276,6 +277,28 @@ export interface TerminalsService {
   ): Promise<TerminalView>;
   /** One that this key opened and that is still there. */
   find(p: Principal, agentId: string, terminalId: string): Promise<TerminalView>;
+}
+
+export interface Snapshot {
+  id: string;
+  agentId: string;
+  name: string;
+  /** Of all files, as an archive. */
+  bytes: number;
+  /** What it took on the disk beyond what was there already. */
+  storedBytes: number;
+  createdAt: Date;
+}
+
+/** The files of an agent at a moment, `/workspace` and `/home/agent`. */
+export interface SnapshotsService {
+  list(p: Principal, agentId: string, query: PageQuery): Promise<Page<Snapshot>>;
+  get(p: Principal, agentId: string, id: string): Promise<Snapshot>;
+  /** A sandbox that runs is frozen meanwhile. */
+  create(p: Principal, agentId: string, input: { name?: string }): Promise<Snapshot>;
+  /** Replaces the files of the agent, or of another one. A sandbox that runs is stopped. */
+  restore(p: Principal, agentId: string, id: string, input: { toAgentId?: string }): Promise<Snapshot>;
+  remove(p: Principal, agentId: string, id: string): Promise<void>;
 }
 
 export interface Upload {

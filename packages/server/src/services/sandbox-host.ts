@@ -43,6 +43,11 @@ export interface SandboxHost {
   kill(agentId: string): Promise<HostedSandbox>;
   /** Starts or thaws it when needed. A command that runs counts as use: it is neither frozen nor stopped meanwhile. */
   control(agentId: string): Promise<SandboxControl>;
+  /**
+   * Does `work` while nothing of the agent runs: its sandbox is frozen, or ended (`conflict` while a turn is under way in
+   * it). No turn and no command begins meanwhile; they wait.
+   */
+  quiesce<T>(agentId: string, how: 'frozen' | 'stopped', work: () => Promise<T>): Promise<T>;
   /** The lines that are kept (bounded), oldest first, after the given one. `follow` stays open for what comes. */
   logs(
     agentId: string,

@@ -28,6 +28,25 @@ export async function* tarOf(volumeDir: string, path: VolumePath): AsyncGenerato
   yield* joined(archiveOf(fd, stats, path, walk));
 }
 
+/** Both trees of a volume, as folders of their names. */
+export async function* tarOfVolume(volumeDir: string): AsyncGenerator<Buffer> {
+  const walk: Walk = { linked: new Map(), seen: 0 };
+  yield* joined(treesOf(volumeDir, walk));
+}
+
+async function* treesOf(volumeDir: string, walk: Walk): AsyncGenerator<Buffer> {
+  for (const tree of ['workspace', 'home'] as const) {
+    const { fd, stats } = openEntry(volumeDir, { tree, names: [] });
+    try {
+      yield header('directory', Buffer.from(tree), stats);
+      yield* folder(fd, Buffer.from(tree), 0, walk);
+    } finally {
+      closeSync(fd);
+    }
+  }
+  yield tarEnd;
+}
+
 async function* archiveOf(
   fd: number,
   stats: BigIntStats,

@@ -1,9 +1,11 @@
 import { closeSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Volumes } from '../domain/ports/volume.ts';
 import { tarOf } from './archive.ts';
 import { listFolder, openFile, PIECE_BYTES, statEntry } from './read.ts';
-import { ownerOf } from './staging.ts';
+import { clearStaging, ownerOf } from './staging.ts';
 import { unpackInto } from './unpack.ts';
 import { conflict } from './walk.ts';
 import { makeFolders, removeEntry, writeFile } from './write.ts';
@@ -11,6 +13,10 @@ import { makeFolders, removeEntry, writeFile } from './write.ts';
 /** The files of agents on this host's file system (docs/sandbox-api.md). */
 export function createVolumes(): Volumes {
   return {
+    async clearInterrupted(volumesDir) {
+      const volumes = await readdir(volumesDir).catch(() => []);
+      for (const name of volumes) await clearStaging(join(volumesDir, name));
+    },
     stat: async (volumeDir, path) => statEntry(volumeDir, path),
     open: async (volumeDir, path) => openFile(volumeDir, path),
     list: listFolder,

@@ -103,6 +103,22 @@ test('cp copies files and folders both ways, ls shows and rm deletes them', asyn
   assert.match((await berth(['sandbox', 'cp', 'boxed:gone', local], { code: 1 })).stderr, /not_found|404/);
 });
 
+test('a snapshot is taken, listed, restored, given to another agent and deleted', async () => {
+  await berth(['agents', 'create', 'second']);
+  await berth(['sandbox', 'exec', 'boxed', '--', 'sh', '-c', 'echo kept > kept']);
+  const { id } = JSON.parse((await berth(['sandbox', 'snapshot', 'boxed', 'first', '--json'])).stdout) as {
+    id: string;
+  };
+  await berth(['sandbox', 'rm', 'boxed', 'kept']);
+  assert.match((await berth(['sandbox', 'snapshots', 'boxed'])).stdout, /first\n/);
+  await berth(['sandbox', 'restore', 'boxed', id]);
+  await berth(['sandbox', 'restore', 'boxed', id, '--to', 'second']);
+  for (const agent of ['boxed', 'second'])
+    assert.match((await berth(['sandbox', 'ls', agent])).stdout, / kept\n/, agent);
+  await berth(['sandbox', 'snapshots', 'delete', 'boxed', id]);
+  assert.equal((await berth(['sandbox', 'snapshots', 'boxed'])).stdout, '');
+});
+
 test('a name that would play with the terminal is shown, not obeyed', async () => {
   await berth(['sandbox', 'exec', 'boxed', '--', 'sh', '-c', 'touch "$(printf "evil\\033[2Jx")"']);
   const { stdout } = await berth(['sandbox', 'ls', 'boxed']);

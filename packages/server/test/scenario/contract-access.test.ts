@@ -51,6 +51,11 @@ const needs: Record<string, Needs> = {
   execInSandbox: 'edit',
   getSandboxLogs: 'use',
   openTerminal: 'edit',
+  listSnapshots: 'use',
+  createSnapshot: 'edit',
+  getSnapshot: 'use',
+  restoreSnapshot: 'edit',
+  deleteSnapshot: 'edit',
   listSandboxFiles: 'use',
   getSandboxFile: 'use',
   putSandboxFile: 'edit',
@@ -94,6 +99,7 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
   const orgKey = await call('POST', '/v1/api-keys', { name: 'org', scope: 'use', binding: 'org-bound' });
   await call('PUT', `/v1/agents/${agentId}/secrets/TOKEN`, { value: 'to be kept' });
   await call('PUT', `/sandbox/${agentId}/files/kept/file`, 'content');
+  const snapshot = await call('POST', `/sandbox/${agentId}/snapshots`, { name: 'kept' });
   const deployments = await call('GET', `/v1/agents/${agentId}/deployments`);
   const deploymentId = deployments.body.deployments[0].id as string;
   const ids: Record<string, string> = {
@@ -103,6 +109,7 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     deploymentId,
     key: 'TOKEN',
     path: 'kept/file',
+    snapshotId: snapshot.body.snapshot.id,
   };
   ids['keyId'] = agentKey.body.key.id;
   const bodies: Record<string, unknown> = {
@@ -116,6 +123,8 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     putAgentBudget: { period: 'day', limit: '100' },
     createDeployment: {},
     putSandboxFile: 'replaced',
+    createSnapshot: { name: 'another' },
+    restoreSnapshot: {},
     execInSandbox: { command: ['true'] },
     putEgress: { mode: 'none' },
     respondToRun: { requestId: 'none', optionId: 'none' },
@@ -152,6 +161,7 @@ async function state(world: World): Promise<string> {
     'events',
     'lanes',
     'budgets',
+    'snapshots',
   ];
   const texts: string[] = [];
   for (const table of tables) {
@@ -197,7 +207,14 @@ test('403: a key beyond its scope or binding is told what is needed, on every ca
 test('2xx: a key makes every call that its scope and binding allow', async () => {
   const world = await sharedWorld();
   // Last what would take the ground from under the others.
-  const late = ['deleteConversation', 'deleteSecret', 'revokeAgentKey', 'revokeKey', 'deleteAgent'];
+  const late = [
+    'deleteConversation',
+    'deleteSecret',
+    'deleteSnapshot',
+    'revokeAgentKey',
+    'revokeKey',
+    'deleteAgent',
+  ];
   for (const key of ['agentUse', 'agentEdit', 'orgUse', 'owner'] as const) {
     const made = await world.call('POST', '/v1/agents', { name: `For ${key}` });
     const agentId = made.body.agent.id as string;

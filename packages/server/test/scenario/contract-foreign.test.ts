@@ -21,7 +21,7 @@ function bytes(reply: Reply): string {
 const underResource = operations.filter(({ template }) => template.includes('{'));
 
 type Ids = Record<
-  'agents' | 'sandbox' | 'conversations' | 'runs' | 'api-keys' | 'keyId' | 'deploymentId',
+  'agents' | 'sandbox' | 'conversations' | 'runs' | 'api-keys' | 'keyId' | 'deploymentId' | 'snapshotId',
   string
 >;
 
@@ -77,6 +77,7 @@ async function idsOf(call: Api, agentId: string): Promise<Ids> {
   assert.equal(sent.status, 200, sent.text);
   const key = await call('POST', `/v1/agents/${agentId}/api-keys`, { name: 'theirs' });
   await call('PUT', `/v1/agents/${agentId}/secrets/TOKEN`, { value: 'theirs' });
+  const snapshot = await call('POST', `/sandbox/${agentId}/snapshots`, {});
   const deployments = await call('GET', `/v1/agents/${agentId}/deployments`);
   return {
     agents: agentId,
@@ -85,6 +86,7 @@ async function idsOf(call: Api, agentId: string): Promise<Ids> {
     runs: sent.body.runId,
     'api-keys': key.body.key.id,
     keyId: key.body.key.id,
+    snapshotId: snapshot.body.snapshot.id,
     deploymentId: deployments.body.deployments[0].id,
   };
 }

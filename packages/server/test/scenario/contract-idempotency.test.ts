@@ -123,6 +123,8 @@ async function postRequests(
   const { agentId } = world;
   const deployments = await world.call('GET', `/v1/agents/${agentId}/deployments`);
   const { id } = deployments.body.deployments.find((one: { status: string }) => one.status === 'ready');
+  const snapshots = `/sandbox/${world.otherAgentId}/snapshots`;
+  const taken = await world.call('POST', snapshots, {});
   const held = await world.send('hold: cancelled', {}, { prefer: 'respond-async' });
   return {
     createAgent: ['/v1/agents', { name: 'Once' }, { name: 'Twice' }],
@@ -138,6 +140,12 @@ async function postRequests(
     restartSandbox: [`/sandbox/${world.otherAgentId}/restart`],
     stopSandbox: [`/sandbox/${world.otherAgentId}/stop`],
     killSandbox: [`/sandbox/${world.otherAgentId}/kill`],
+    createSnapshot: [snapshots, { name: 'once' }, { name: 'twice' }],
+    restoreSnapshot: [
+      `${snapshots}/${taken.body.snapshot.id}/restore`,
+      {},
+      { toAgentId: world.otherAgentId },
+    ],
     execInSandbox: [
       `/sandbox/${world.otherAgentId}/exec`,
       { command: ['sh', '-c', 'date +%s%N'] },

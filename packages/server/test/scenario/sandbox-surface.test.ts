@@ -139,3 +139,58 @@ test('a terminal is a real one: a size, colours, job control, and it comes back 
   assert.equal(code, 1000);
   assert.deepEqual([second.told.at(-1)!.type, second.told.at(-1)!.exitCode], ['exit', 4]);
 });
+
+test('a snapshot is taken while a sandbox runs, restored, given to another agent, and goes with its agent', async () => {
+  const { world, path, sh, agentId } = await newAgent('Snapshots');
+  await sh('mkdir -p d; echo one > d/file; echo home > ~/note');
+  const taken = await world.call('POST', `${path}/snapshots`, { name: 'one' });
+  assert.equal(taken.status, 201, taken.text);
+  const { snapshot } = taken.body;
+  assert.equal((await world.call('GET', path)).body.sandbox.state, 'running');
+  await sh('rm -r d; echo two > two; echo changed > ~/note');
+  const restored = await world.call('POST', `${path}/snapshots/${snapshot.id}/restore`, {});
+  assert.equal(restored.status, 200, restored.text);
+  assert.equal((await world.call('GET', path)).body.sandbox.state, 'stopped');
+  const after = await sh('cat d/file ~/note; ls two; touch works');
+  assert.equal(after.stdout, 'one\nhome\n');
+  const other = await newAgent('Forked');
+  const forked = await world.call('POST', `${path}/snapshots/${snapshot.id}/restore`, {
+    toAgentId: other.agentId,
+  });
+  assert.equal(forked.status, 200, forked.text);
+  assert.equal(
+    (await other.sh('cat d/file; echo own > d/file; test -O d/file && echo mine')).stdout,
+    'one\nmine\n',
+  );
+  assert.equal((await sh('cat d/file')).stdout, 'one\n');
+  const foreign = await world.call('POST', `${path}/snapshots/${snapshot.id}/restore`, {
+    toAgentId: world.foreignAgentId,
+  });
+  assert.equal(foreign.status, 404);
+  const listed = (await world.call('GET', `${path}/snapshots`)).body.snapshots as { id: string }[];
+  assert.deepEqual(
+    listed.map(({ id }) => id),
+    [snapshot.id],
+  );
+  await world.call('DELETE', `/v1/agents/${agentId}`);
+  await until('its snapshots are gone', async () => {
+    const rows = await world.db.sql`select id from snapshots where agent_id = ${agentId}`;
+    return rows.length === 0;
+  });
+});
+
+test('a snapshot is not restored under a turn', async () => {
+  const { world, path, agentId } = await newAgent('Busy');
+  const taken = await world.call('POST', `${path}/snapshots`, {});
+  const sent = await world.send('hold: snapshot', { agentId }, { prefer: 'respond-async' });
+  await until('it runs', async () => (await world.call('GET', path)).body.sandbox.runningTurns === 1);
+  const refused = await world.call('POST', `${path}/snapshots/${taken.body.snapshot.id}/restore`, {});
+  assert.deepEqual([refused.status, refused.body.code], [409, 'conflict']);
+  // Taking one is possible: the turn stands still for a moment and goes on.
+  assert.equal((await world.call('POST', `${path}/snapshots`, {})).status, 201);
+  world.release('snapshot');
+  await until(
+    'it ended',
+    async () => (await world.call('GET', `/v1/runs/${sent.body.runId}`)).body.run.status === 'completed',
+  );
+});

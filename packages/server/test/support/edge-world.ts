@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import type { AddressInfo } from 'node:net';
 import { createCursors } from '../../src/domain/paging.ts';
 import { createBox } from '../../src/domain/box.ts';
@@ -14,6 +15,9 @@ import type { Services } from '../../src/services/api.ts';
 import type { RateLimit } from '../../src/services/gcra.ts';
 import type { Idempotency } from '../../src/services/idempotency.ts';
 import { createOpenFollows } from '../../src/services/open-follows.ts';
+import { createSnapshots } from '../../src/services/snapshots.ts';
+import { createSnapshotRows } from '../../src/store/snapshots.ts';
+import { createSnapshotStore } from '../../src/volumes/snapshot.ts';
 import { createTerminals } from '../../src/services/terminals.ts';
 import { createTerminalEdge } from '../../src/edges/terminal/edge.ts';
 import { createSandboxExec } from '../../src/services/sandbox-exec.ts';
@@ -102,6 +106,17 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     openFollows: createOpenFollows(db, silentLog),
     graceMs: options.terminalGraceMs ?? 60_000,
   });
+  const snapshots = createSnapshots({
+    ...stores,
+    snapshots: createSnapshotRows(db),
+    store: createSnapshotStore(),
+    cursors,
+    host: sandboxHost,
+    driver: fakeVolumeDriver,
+    volumesDir,
+    snapshotsDir: join(volumesDir, 'snapshots'),
+    diskBytes: 50 * 1024 * 1024,
+  });
   const made: Services = {
     auth,
     agents,
@@ -125,6 +140,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
       openFollows: createOpenFollows(db, silentLog),
     }),
     terminals,
+    snapshots,
     ...core,
     rateLimit,
     idempotency,

@@ -66,6 +66,10 @@ export function fakeSandboxHost(): FakeSandboxHost {
       if (!control) throw new Error('This test gave no control.');
       return control;
     },
+    async quiesce(agentId, how, work) {
+      calls.push(`${how} ${agentId}`);
+      return work();
+    },
     async *logs(_agentId, { after, follow, signal }) {
       yield* lines.filter((line) => !after || line.number > after.number);
       if (follow) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));

@@ -71,6 +71,21 @@ test('a write that fails or is too long leaves what was there, and nothing else'
   assert.deepEqual(names, ['kept']);
 });
 
+test('what a crash left of an operation is removed at the next start', async () => {
+  const { volumes, base, volumeDir, workspace, litter } = newWorld();
+  const left = join(volumeDir, 'staging', 'left', 'it');
+  mkdirSync(join(left, 'deep'), { recursive: true });
+  writeFileSync(join(left, 'deep', 'file'), 'half');
+  writeFileSync(join(workspace, 'kept'), 'kept');
+  if (tenant) {
+    const { execFileSync } = await import('node:child_process');
+    execFileSync('chown', ['-R', `${tenant.uid}:${tenant.gid}`, join(volumeDir, 'staging', 'left')]);
+  }
+  await volumes.clearInterrupted(base);
+  assert.deepEqual(litter(), []);
+  assert.equal(readFileSync(join(workspace, 'kept'), 'utf8'), 'kept');
+});
+
 test('ranges of a file are read, and one that was cut off meanwhile fails instead of ending early', async () => {
   const world = newWorld();
   const { volumes, volumeDir, shell } = world;

@@ -48,6 +48,8 @@ export interface UnpackLimits {
  * names, changes while one looks) leads to nothing outside of the volume and blocks nobody. Throws DomainError.
  */
 export interface Volumes {
+  /** Removes what operations left behind that a crash interrupted, in all volumes of a folder. */
+  clearInterrupted(volumesDir: string): Promise<void>;
   /** Throws `not_found`. */
   stat(volumeDir: string, path: VolumePath): Promise<VolumeEntry>;
   /** Throws `not_found`; `conflict` when it is not a file. */
@@ -78,4 +80,23 @@ export interface Volumes {
     archive: AsyncIterable<Buffer>,
     limits: UnpackLimits,
   ): Promise<{ entries: number; bytes: number }>;
+}
+
+/** A part of a snapshot, found by the SHA-256 of its content (hex). */
+export interface Chunk {
+  hash: string;
+  bytes: number;
+}
+
+/** Whole volumes, stored by content. `storeDir` is a folder of the service; nothing may change a volume meanwhile. */
+export interface Snapshots {
+  save(
+    storeDir: string,
+    volumeDir: string,
+    maxBytes: number,
+  ): Promise<{ chunks: Chunk[]; bytes: number; storedBytes: number }>;
+  /** Replaces all that is in the volume, or nothing. */
+  restore(storeDir: string, volumeDir: string, chunks: Chunk[], limits: UnpackLimits): Promise<void>;
+  /** Deletes the chunks that are in none of `kept`; no save may run in this folder meanwhile. */
+  sweep(storeDir: string, kept: ReadonlySet<string>): Promise<void>;
 }

@@ -23,6 +23,7 @@ export type Tag =
   | 'Egress'
   | 'Sandboxes'
   | 'Sandbox files'
+  | 'Snapshots'
   | 'Budgets'
   | 'Limits';
 

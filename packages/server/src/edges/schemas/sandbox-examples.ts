@@ -59,3 +59,12 @@ export const logStream = [
   `id: ${sandbox.sandboxId}:7\nevent: line\ndata: {"at":"2026-11-28T09:36:20.000Z","text":"The model took long to answer."}`,
   '',
 ].join('\n\n');
+
+export const snapshot = {
+  id: '0197c2ba-2a10-7e44-b3c9-8d7e6f5a4b3c',
+  agentId: agent.id,
+  name: 'before the migration',
+  sizeBytes: 48_211_968,
+  storedBytes: 9_120_311,
+  createdAt: '2026-11-28T09:40:00.000Z',
+};

@@ -1,0 +1,133 @@
+import { join } from 'node:path';
+import { requireEdit } from '../domain/access.ts';
+import { DomainError, notFound } from '../domain/errors.ts';
+import { isId, newId } from '../domain/ids.ts';
+import { limits } from '../domain/limits.ts';
+import type { Agent, Principal } from '../domain/nouns.ts';
+import type { Cursors } from '../domain/paging.ts';
+import type { SandboxDriver } from '../domain/ports/sandbox.ts';
+import type { Snapshots } from '../domain/ports/volume.ts';
+import type { AgentStore } from '../store/agents.ts';
+import type { SnapshotRow, SnapshotStore } from '../store/snapshots.ts';
+import type { SnapshotsService } from './api.ts';
+import { pageById } from './paging.ts';
+import type { SandboxHost } from './sandbox-host.ts';
+import { visibleAgent } from './visible-agent.ts';
+
+export interface SnapshotsDependencies {
+  agents: AgentStore;
+  snapshots: SnapshotStore;
+  store: Snapshots;
+  cursors: Cursors;
+  host: Pick<SandboxHost, 'quiesce'>;
+  driver: Pick<SandboxDriver, 'prepareVolume'>;
+  volumesDir: string;
+  /** Each organisation has a folder of its own in it: what one has stored tells another nothing. */
+  snapshotsDir: string;
+  diskBytes: number;
+}
+
+export interface SandboxSnapshots extends SnapshotsService {
+  /** Of an agent that was deleted. */
+  removeAll(agentId: string): Promise<void>;
+}
+
+/** Sparse files count by their length in an archive, so that it may be larger than the disk limit. */
+const ARCHIVE_FACTOR = 4;
+const ENTRIES_MAX = 1_000_000;
+
+export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
+  const { agents, snapshots, store, cursors, host } = deps;
+  const inOrder = createQueues();
+  const storeOf = (orgId: string) => join(deps.snapshotsDir, orgId);
+  const maxBytes = deps.diskBytes * ARCHIVE_FACTOR;
+
+  async function editable(p: Principal, agentId: string): Promise<Agent> {
+    const agent = await visibleAgent(agents, p, agentId);
+    requireEdit(p);
+    return agent;
+  }
+
+  async function existing(agentId: string, id: string): Promise<SnapshotRow> {
+    const found = isId(id) ? await snapshots.get(agentId, id) : null;
+    if (!found) throw notFound();
+    return found;
+  }
+
+  async function volumeOf(agent: Agent): Promise<string> {
+    const volumeDir = join(deps.volumesDir, agent.id);
+    await deps.driver.prepareVolume(volumeDir, agent.slot);
+    return volumeDir;
+  }
+
+  /** Saves and sweeps of an organisation follow each other: a sweep must not take what a save relies on. */
+  const sweep = (orgId: string) =>
+    inOrder(orgId, async () => store.sweep(storeOf(orgId), await snapshots.hashesOf(orgId)));
+
+  return {
+    async list(p, agentId, query) {
+      await visibleAgent(agents, p, agentId);
+      return pageById(cursors, `snapshots:${agentId}`, query, (at) => snapshots.list(agentId, at));
+    },
+
+    async get(p, agentId, id) {
+      await visibleAgent(agents, p, agentId);
+      return existing(agentId, id);
+    },
+
+    async create(p, agentId, { name = '' }) {
+      const agent = await editable(p, agentId);
+      if ((await snapshots.countOf(agentId)) >= limits.snapshotsPerAgent)
+        throw new DomainError(
+          'conflict',
+          `An agent has at most ${limits.snapshotsPerAgent} snapshots; delete one first.`,
+        );
+      const volumeDir = await volumeOf(agent);
+      return inOrder(agent.orgId, async () => {
+        const saved = await host.quiesce(agentId, 'frozen', () =>
+          store.save(storeOf(agent.orgId), volumeDir, maxBytes),
+        );
+        return snapshots.insert({ id: newId(), orgId: agent.orgId, agentId, name, ...saved });
+      });
+    },
+
+    async restore(p, agentId, id, { toAgentId = agentId }) {
+      const { orgId } = await editable(p, agentId);
+      const snapshot = await existing(agentId, id);
+      const target = await editable(p, toAgentId);
+      const volumeDir = await volumeOf(target);
+      const room = { maxBytes: Math.max(maxBytes, snapshot.bytes * 2), maxEntries: ENTRIES_MAX };
+      await host.quiesce(target.id, 'stopped', () =>
+        store.restore(storeOf(orgId), volumeDir, snapshot.chunks, room),
+      );
+      return snapshot;
+    },
+
+    async remove(p, agentId, id) {
+      const { orgId } = await editable(p, agentId);
+      await existing(agentId, id);
+      await snapshots.remove(agentId, id);
+      await sweep(orgId);
+    },
+
+    async removeAll(agentId) {
+      const orgId = await snapshots.removeAllOf(agentId);
+      if (orgId !== null) await sweep(orgId);
+    },
+  };
+}
+
+/** Work of one key, one after another. */
+function createQueues() {
+  const tails = new Map<string, Promise<unknown>>();
+  return async <T>(key: string, work: () => Promise<T>): Promise<T> => {
+    const mine = (tails.get(key) ?? Promise.resolve()).then(work, work);
+    const tail = mine
+      .catch(() => undefined)
+      .then(() => {
+        if (tails.get(key) === tail) tails.delete(key);
+      });
+    tails.set(key, tail);
+    return mine;
+  };
+}
