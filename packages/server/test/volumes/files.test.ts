@@ -189,10 +189,10 @@ test('a folder that is nested a thousand times is deleted, and refused as an arc
   shell(
     'mkdir deep; cd -P deep; for i in $(seq 1000); do mkdir aaaaaaaaaaaaaaaa; cd -P aaaaaaaaaaaaaaaa; done',
   );
-  const before = openFds();
+  const before = openFds(volumeDir);
   const archive = await volumes.archive(volumeDir, at('deep'));
   await assert.rejects(textOf(archive), code('conflict'));
-  assert.equal(openFds(), before);
+  assert.equal(openFds(volumeDir), before);
   await volumes.remove(volumeDir, at('deep'), true);
   assert.ok(!existsSync(join(workspace, 'deep')));
 });
@@ -276,7 +276,7 @@ test(
 test('a stream that nobody reads, or that is left in its middle, keeps no descriptor', async () => {
   const { volumes, volumeDir, shell } = newWorld();
   shell('head -c 3000000 /dev/zero > big; mkdir d; cp big d/a; cp big d/b');
-  const before = openFds();
+  const before = openFds(volumeDir);
   (await volumes.open(volumeDir, at('big'))).close();
   const unread = (await volumes.open(volumeDir, at('big'))).read(0, 3_000_000);
   const closed = new Promise((resolve) => unread.once('close', resolve));
@@ -291,5 +291,5 @@ test('a stream that nobody reads, or that is left in its middle, keeps no descri
     break;
   }
   const { until } = await import('../support/until.ts');
-  await until('all are closed', () => openFds() === before);
+  await until('all are closed', () => openFds(volumeDir) === before);
 });

@@ -72,7 +72,7 @@ test('a chunk that is damaged or missing is noticed, and the volume stays as it 
   shell('head -c 3000000 /dev/urandom > big');
   const { chunks: all } = await store.save(storeDir, volumeDir, MAX);
   shell('rm big; echo present > now');
-  const before = openFds();
+  const before = openFds(volumeDir);
   const path = join(storeDir, all[0]!.hash.slice(0, 2), all[0]!.hash);
   const good = readFileSync(path);
   for (const bad of [
@@ -84,7 +84,7 @@ test('a chunk that is damaged or missing is noticed, and the volume stays as it 
     await assert.rejects(store.restore(storeDir, volumeDir, all, room));
     assert.deepEqual([readdirSync(workspace), litter()], [['now'], []]);
   }
-  assert.equal(openFds(), before);
+  assert.equal(openFds(volumeDir), before);
 });
 
 test('a volume that is too large is not stored, and a hostile tree does not end the service', async () => {

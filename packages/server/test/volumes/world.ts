@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { chmodSync, chownSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { VolumePath } from '../../src/domain/ports/volume.ts';
 import { createVolumes } from '../../src/volumes/volumes.ts';
@@ -55,5 +55,13 @@ export async function textOf(stream: AsyncIterable<Buffer>): Promise<Buffer> {
   return Buffer.concat(await Array.fromAsync(stream));
 }
 
-/** Descriptors that this process has open, by what they are of. */
-export const openFds = (): number => readdirSync('/proc/self/fd').length;
+/** How many descriptors of this process are of something in a folder. */
+export function openFds(folder: string): number {
+  return readdirSync('/proc/self/fd').filter((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`).startsWith(folder);
+    } catch {
+      return false;
+    }
+  }).length;
+}
