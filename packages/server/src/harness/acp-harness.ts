@@ -174,16 +174,19 @@ export class AcpHarness implements HarnessConnection {
     const { peer } = this.#channel;
     this.#channel.forgive();
     const id = peer.newId();
-    const answer = peer.request('session/prompt', this.#promptParams(session, request), id);
-    session.preamble = '';
     const { runId, attempt } = request;
-    const promptEnd = this.#channel.written();
+    // A launcher that has received the first byte after what was written so far has the whole line of the prompt.
+    const promptEnd = this.#channel.written() + 1;
     const note: SessionNote = {
       conversationId: session.conversationId,
       sessionId: session.id,
       turn: { runId, attempt, promptId: id, promptEnd, asked: {} },
     };
-    return this.#follow(session, new OpenTurn(this.#channel, note, request, []), answer);
+    const turn = new OpenTurn(this.#channel, note, request, []);
+    turn.writeNote();
+    const answer = peer.request('session/prompt', this.#promptParams(session, request), id);
+    session.preamble = '';
+    return this.#follow(session, turn, answer);
   }
 
   async #resume(request: ResumedTurn, note: SessionNote): Promise<TurnResult> {
@@ -205,7 +208,6 @@ export class AcpHarness implements HarnessConnection {
     const { peer } = this.#channel;
     const { signal } = turn.request;
     session.turn = turn;
-    turn.writeNote();
     this.#acknowledgements.begin(turn.request);
     const cancel = () => peer.notify('session/cancel', { sessionId: session.id });
     const excess = Promise.withResolvers<never>();

@@ -14,7 +14,7 @@ export interface SessionNote {
     attempt: number;
     /** JSON-RPC id of `session/prompt`. */
     promptId: number;
-    /** Position after the prompt's line: a launcher that had received less never began it. */
+    /** A position in the prompt's line: a launcher that had received less never began it. */
     promptEnd: number;
     /** Open questions: our id of each, and its JSON-RPC id. */
     asked: Record<string, string | number>;

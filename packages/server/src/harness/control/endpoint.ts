@@ -54,6 +54,8 @@ export class Endpoint {
   readonly #lines: LineCutter;
   #sent = new ByteLog();
   #noteCount = new Set<string>();
+  /** Not sent yet. */
+  #notes: Buffer[] = [];
   #socket: Socket | null = null;
   #isOpen = false;
   #wasOpen = false;
@@ -122,12 +124,16 @@ export class Endpoint {
     if (this.#sent.bytes > maxUnreadBytes) this.#break('The harness does not read its input.');
   }
 
-  /** The launcher keeps it for the next process of the service; null forgets it. */
+  /**
+   * The launcher keeps it for the next process of the service; null forgets it. It leaves together with what is sent
+   * next in the same tick (a prompt with the note of it), so that the launcher is woken once.
+   */
   note(key: string, value: unknown): void {
     if (value === null) this.#noteCount.delete(key);
     else this.#noteCount.add(key);
     if (this.#noteCount.size > maxNotes) return;
-    this.#send(jsonFrame(frameKinds.note, 0, { key, value }));
+    if (this.#notes.length === 0) process.nextTick(() => this.#sendNotes());
+    this.#notes.push(jsonFrame(frameKinds.note, 0, { key, value }));
   }
 
   /** What the lines before `position` told is durable. */
@@ -158,6 +164,7 @@ export class Endpoint {
     this.#lines.stop();
     this.#server.close();
     for (const socket of this.#greeting) socket.destroy();
+    this.#sendNotes();
     this.#isOpen = false;
     // What was written still leaves.
     this.#socket?.destroySoon();
@@ -241,15 +248,16 @@ export class Endpoint {
     }
   }
 
+  #sendNotes(): void {
+    const frames = this.#notes.splice(0);
+    if (frames.length > 0) this.#send(Buffer.concat(frames));
+  }
+
   #send(frame: Buffer): void {
     const socket = this.#socket;
     if (!this.#isOpen || !socket) return;
-    // What one tick sends (a prompt and its note) leaves together, and wakes the launcher once.
-    if (socket.writableCorked === 0) {
-      socket.cork();
-      process.nextTick(() => socket.uncork());
-    }
-    socket.write(frame);
+    if (this.#notes.length === 0) socket.write(frame);
+    else socket.write(Buffer.concat([...this.#notes.splice(0), frame]));
     if (socket.writableLength > maxUnreadBytes) this.#break('The harness does not read its input.');
   }
 }
