@@ -8,7 +8,7 @@ import type { Host, RetryPolicy } from './model.ts';
 import { RpcError, RpcServer } from './rpc.ts';
 import type { Lines } from './rpc.ts';
 import { promptText } from './prompt.ts';
-import type { Settings } from './settings.ts';
+import { sandboxPaths, sandboxRoot, type Settings } from './settings.ts';
 import { Transcript } from './transcript.ts';
 import { Turn } from './turn.ts';
 import { Updates } from './updates.ts';
@@ -95,9 +95,10 @@ export class Agent {
   }
 
   #newSession(params: Record<string, unknown>): { sessionId: string } {
-    const cwd = params['cwd'];
-    if (typeof cwd !== 'string' || !cwd.startsWith('/'))
+    const wanted = params['cwd'];
+    if (typeof wanted !== 'string' || !wanted.startsWith('/'))
       throw new RpcError(invalidParams, 'cwd must be an absolute path.');
+    const cwd = wanted === sandboxPaths.workspace ? `${sandboxRoot(process.env)}${wanted}` : wanted;
     if (!statSync(cwd, { throwIfNoEntry: false })?.isDirectory())
       throw new RpcError(invalidParams, `cwd: ${cwd} is no directory.`);
     const session: Session = {

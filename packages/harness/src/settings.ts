@@ -29,6 +29,23 @@ export const sandboxPaths: Paths = {
   controlSocket: '/run/berth/control.sock',
 };
 
+/**
+ * Where the places lie: below nothing in a sandbox, and below a folder of links for a plain process, which sees the root of
+ * the host (`BERTH_SANDBOX=process`).
+ */
+export const sandboxRoot = (env: NodeJS.ProcessEnv): string => env['BERTH_SANDBOX_ROOT'] ?? '';
+
+export function pathsBelow(root: string): Paths {
+  const below = (path: string): string => `${root}${path}`;
+  return {
+    workspace: below(sandboxPaths.workspace),
+    home: below(sandboxPaths.home),
+    archive: below(sandboxPaths.archive),
+    gatewaySocket: below(sandboxPaths.gatewaySocket),
+    controlSocket: below(sandboxPaths.controlSocket),
+  };
+}
+
 /** Ends the launcher with a code of the contract and one line on stderr. */
 export class LaunchError extends Error {
   readonly exitCode: number;
