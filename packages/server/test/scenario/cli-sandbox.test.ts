@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { berthIn, type BerthOptions, type BerthRun } from '../support/berth.ts';
 import { workshop, type Workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
@@ -142,4 +144,35 @@ test('leaving an exec ends the command', async () => {
     ]);
     return !stdout.includes('sleep 4321');
   });
+});
+
+test('terminal opens a shell on the user’s own terminal and ends with its code', async () => {
+  const bin = fileURLToPath(new URL('../../../cli/bin/berth.mjs', import.meta.url));
+  // `script` of util-linux is a user in front of a terminal.
+  const user = spawn('script', ['-qfec', `${process.execPath} ${bin} sandbox terminal boxed`, '/dev/null'], {
+    env: {
+      PATH: process.env['PATH'],
+      HOME: shop.home,
+      TERM: 'xterm',
+      BERTH_URL: service.url,
+      BERTH_API_KEY: service.key,
+    },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  let text = '';
+  user.stdout.setEncoding('utf8').on('data', (part: string) => (text += part));
+  const ended = new Promise<number | null>((resolve) => user.once('close', resolve));
+  try {
+    await until('there is a prompt', () => /[$#] /.test(text));
+    user.stdin.write('echo "$TERM" in-$((40+2)); tty\r');
+    await until('it answers', () => /xterm in-42\s+\/dev\/pts/.test(text));
+    user.stdin.write('sleep 1000\r');
+    await until('it is echoed', () => text.includes('sleep 1000'));
+    user.stdin.write('\x03');
+    user.stdin.write('exit 9\r');
+    assert.equal(await ended, 9, text);
+    assert.equal(text.includes(service.key), false);
+  } finally {
+    user.kill('SIGKILL');
+  }
 });
