@@ -210,6 +210,8 @@ export class BubblewrapDriver implements SandboxDriver {
       quota,
       pids: () => sandbox.pids(),
       end: () => void sandbox.end('disk_full'),
+      hold: () => sandbox.hold(),
+      release: () => sandbox.release(),
     });
     return sandbox;
   }

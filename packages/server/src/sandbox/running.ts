@@ -37,6 +37,8 @@ export class LocalSandbox implements RunningSandbox {
   private readonly tree: Tree;
   private endedBy: SandboxExitReason | null = null;
   private hasEnded = false;
+  private wantsFrozen = false;
+  private isHeld = false;
   private memoryByteSeconds = 0;
   private sampledMs = performance.now();
   /** Those of long ago, and those seen at the last look: what ends a program may come shortly before its end is told. */
@@ -60,7 +62,8 @@ export class LocalSandbox implements RunningSandbox {
   }
 
   get isFrozen(): boolean {
-    return !this.hasEnded && (this.tree.freezer?.isFrozen() ?? false);
+    const isHeldAlone = this.isHeld && !this.wantsFrozen;
+    return !this.hasEnded && !isHeldAlone && (this.tree.freezer?.isFrozen() ?? false);
   }
 
   async stats(): Promise<SandboxStats> {
@@ -80,11 +83,30 @@ export class LocalSandbox implements RunningSandbox {
   async freeze(): Promise<void> {
     const freezer = this.freezer();
     if (this.hasEnded) throw new Error(`The sandbox ${this.id} has ended.`);
+    this.wantsFrozen = true;
     await freezer.freeze();
   }
 
   async thaw(): Promise<void> {
-    this.freezer().thaw();
+    const freezer = this.freezer();
+    this.wantsFrozen = false;
+    if (!this.isHeld) freezer.thaw();
+  }
+
+  /** Lets it stand still while it is looked at, whatever is asked for meanwhile; does nothing where it cannot be frozen. */
+  async hold(): Promise<void> {
+    const { freezer } = this.tree;
+    if (!freezer || this.hasEnded || this.isHeld) return;
+    this.wantsFrozen ||= freezer.isFrozen();
+    this.isHeld = true;
+    await freezer.freeze().catch(() => undefined);
+  }
+
+  /** Ends `hold`. */
+  release(): void {
+    if (!this.isHeld) return;
+    this.isHeld = false;
+    if (!this.wantsFrozen && !this.hasEnded) this.tree.freezer?.thaw();
   }
 
   async stop(graceMs: number): Promise<SandboxExit> {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { fixture, lineOf, until, type Fixture } from './fixture.ts';
+import { fixture, lineOf, local, until, type Fixture } from './fixture.ts';
 
 describe('a sandbox can be frozen and stopped', () => {
   let fx: Fixture;
@@ -88,6 +88,38 @@ test('where no cgroup can be used, freezing is a declared lack and refused', asy
     await assert.rejects(sandbox.freeze(), /cannot be frozen/);
     assert.equal(sandbox.isFrozen, false);
     await sandbox.kill();
+  } finally {
+    await fx.close();
+  }
+});
+
+test('one that is held to be looked at goes on afterwards, unless it was to be frozen', async (t) => {
+  const fx = fixture();
+  try {
+    if (!(await fx.driver.capabilities()).freeze) {
+      t.skip('no cgroup of this host freezes');
+      return;
+    }
+    const sandbox = local(await fx.start('while read line; do echo "$line"; done'));
+    const answers = async (word: string): Promise<void> => {
+      sandbox.stdin.write(`${word}\n`);
+      await lineOf(sandbox.stdout, (line) => line === word);
+    };
+    await answers('one');
+    await sandbox.hold();
+    assert.equal(sandbox.isFrozen, false);
+    sandbox.release();
+    await answers('two');
+    await sandbox.hold();
+    await sandbox.freeze();
+    sandbox.release();
+    assert.equal(sandbox.isFrozen, true);
+    await sandbox.hold();
+    await sandbox.thaw();
+    sandbox.release();
+    await answers('three');
+    await sandbox.hold();
+    assert.equal((await sandbox.kill()).reason, 'killed');
   } finally {
     await fx.close();
   }

@@ -20,6 +20,9 @@ export interface WatchedSandbox {
   pids(): number[];
   /** Ends it because its disk is full. */
   end(): void;
+  /** Lets it stand still between the two, where that is possible. */
+  hold(): Promise<void>;
+  release(): void;
 }
 
 /** One limit of one sandbox, and what is known of how far it is used. */
@@ -107,10 +110,14 @@ export class DiskWatch {
     if (entry.isMeasuring || begunMs < entry.measuredMs + restMs) return;
     entry.isMeasuring = true;
     try {
+      // One that may have passed its limit by its own writing writes no more until that is known.
+      if (gauges.some((gauge) => mayBeOver(gauge) && wroteMost(gauge, entry.sandbox)))
+        await entry.sandbox.hold();
       for (const gauge of gauges) await this.update(entry, gauge);
     } catch (error) {
       this.log.warn('a volume could not be measured', { sandboxId: entry.sandbox.id, error: String(error) });
     } finally {
+      entry.sandbox.release();
       entry.isMeasuring = false;
       entry.measuredMs = Date.now();
       entry.tookMs = entry.measuredMs - begunMs;
@@ -191,6 +198,13 @@ function isDue(gauge: Gauge, sandbox: WatchedSandbox): boolean {
   if (gauge.lost < quarter) return false;
   if (gauge.unit === 'entries') return true;
   return (writtenBytes(sandbox.pids()) ?? Infinity) - gauge.writtenAtMeasure >= quarter;
+}
+
+/** Others take space too: half of what is left of the limit must be its own. */
+function wroteMost(gauge: Gauge, sandbox: WatchedSandbox): boolean {
+  if (gauge.unit === 'entries') return false;
+  const half = Math.max(0, gauge.limit - (gauge.used ?? 0)) / 2;
+  return (writtenBytes(sandbox.pids()) ?? 0) - gauge.writtenAtMeasure >= half;
 }
 
 function mayBeOver(gauge: Gauge): boolean {
