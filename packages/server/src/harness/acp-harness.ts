@@ -7,7 +7,7 @@ import type {
   TurnResult,
 } from '../domain/ports/harness.ts';
 import { Acknowledgements } from './acknowledgements.ts';
-import { boundedText, isRecord } from './clean.ts';
+import { boundedText, isRecord, textOf } from './clean.ts';
 import type { Json } from './clean.ts';
 import type { Channel, HarnessCapabilities, LinePlace } from './channel.ts';
 import type { Notes } from './control/endpoint.ts';
@@ -56,7 +56,7 @@ export class AcpHarness implements HarnessConnection {
     };
     channel.onPermission = (id, params, line) => this.#permission(id, params, line);
     channel.onRecord = async (params) => {
-      await this.#byId.get(`${params['sessionId']}`)?.turn?.request.onRecord();
+      await this.#byId.get(textOf(params['sessionId']))?.turn?.request.onRecord();
       return {};
     };
     channel.onLine = (end) => this.#acknowledgements.handled(end);
@@ -250,7 +250,7 @@ export class AcpHarness implements HarnessConnection {
   }
 
   async #permission(id: string | number, params: Json, line: LinePlace): Promise<Json> {
-    const turn = this.#byId.get(`${params['sessionId']}`)?.turn;
+    const turn = this.#byId.get(textOf(params['sessionId']))?.turn;
     if (!turn || turn.openPermissions >= maxOpenPermissions || !turn.mayRecord(line)) {
       return { outcome: { outcome: 'cancelled' } };
     }

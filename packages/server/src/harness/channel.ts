@@ -1,4 +1,5 @@
 import type { RunningSandbox } from '../domain/ports/sandbox.ts';
+import { textOf } from './clean.ts';
 import type { Json } from './clean.ts';
 import type { Endpoint, Notes } from './control/endpoint.ts';
 import { exitError, HarnessError } from './harness-error.ts';
@@ -84,7 +85,7 @@ export function openChannel(
     write: (text) => endpoint.write(text),
     onNotification: (method, params) => {
       const isOfTurn =
-        method === 'session/update' && channel.onUpdate(`${params['sessionId']}`, params['update'], line);
+        method === 'session/update' && channel.onUpdate(textOf(params['sessionId']), params['update'], line);
       if (!isOfTurn) noise();
     },
     onRequest: request,

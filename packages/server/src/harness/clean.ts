@@ -12,6 +12,11 @@ export function isRecord(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** A value as it is when it is a text, else ''. A template makes texts of other kinds too, but some objects make it throw. */
+export function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
 /** Whether a line of JSON can hold what `cleanText` replaces: raw bytes cannot, only an escape can. */
 export function mayNeedCleaning(line: string): boolean {
   return line.includes('\\u');

@@ -31,8 +31,14 @@ const capabilitiesNote = 'harness';
 export function harnessLinks(options: { log: Log; workspace?: string }): OpenHarnessLink {
   const { workspace = '/workspace' } = options;
   return async ({ socketPath, sandboxId }) => {
-    const endpoint = await Endpoint.open(socketPath);
-    return new Link(endpoint, workspace, options.log.child({ sandboxId }));
+    const log = options.log.child({ sandboxId });
+    const endpoint = await Endpoint.open(socketPath, (error) =>
+      log.error('A sandbox sent what could not be handled, and is ended.', {
+        error: String(error),
+        stack: (error as Error).stack,
+      }),
+    );
+    return new Link(endpoint, workspace, log);
   };
 }
 

@@ -32,7 +32,7 @@ export async function adoptTurns(deps: Dependencies, places: AdoptedPlace[]): Pr
   for (const { kept, harness } of places) {
     for (const unfinished of harness.unfinished) {
       const lane = lanes.get(unfinished.conversationId);
-      if (!lane || lane.runId !== unfinished.runId || lane.attempt !== unfinished.attempt) continue;
+      if (!lane || !isOf(lane, kept, unfinished)) continue;
       const isResumed = await resume(deps, kept, harness, unfinished, lane).catch((error: unknown) => {
         deps.log.warn('A turn could not be taken up; it is tried again.', {
           runId: lane.runId,
@@ -45,6 +45,11 @@ export async function adoptTurns(deps: Dependencies, places: AdoptedPlace[]): Pr
     harness.begin();
   }
   return resumed;
+}
+
+/** What comes from inside a sandbox says nothing of the runs of another agent, whoever told it their ids. */
+function isOf(lane: OwnedLane, { agentId }: KeptSandbox, { runId, attempt }: UnfinishedTurn): boolean {
+  return lane.agentId === agentId && lane.runId === runId && lane.attempt === attempt;
 }
 
 async function resume(

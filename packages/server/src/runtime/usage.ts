@@ -25,7 +25,11 @@ export function createUsageHooks(deps: {
     const kept = keeper.byId(caller.sandboxId);
     if (!kept) return null;
     const named = usage.sessionId === null ? null : kept.connection.conversationOfSession(usage.sessionId);
-    if (named !== null) return turnOf(named);
+    if (named !== null) {
+      // A session is the harness's word; it may name a conversation that is not its agent's.
+      const turn = turnOf(named);
+      return turn?.claim.agentId === caller.agentId ? turn : null;
+    }
     const [only, ...others] = kept.turns;
     return only !== undefined && others.length === 0 ? turnOf(only) : null;
   }

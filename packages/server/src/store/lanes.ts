@@ -259,6 +259,7 @@ export async function adoptLane(
 
 export interface OwnedLane {
   conversationId: string;
+  agentId: string;
   epoch: string;
   runId: string;
   attempt: number;
@@ -268,7 +269,7 @@ export interface OwnedLane {
 /** What the database says that a node executes. */
 export async function ownedLanes(db: Database, nodeId: string): Promise<OwnedLane[]> {
   return db.sql<OwnedLane[]>`
-    select l.conversation_id as "conversationId", l.epoch::text, l.run_id as "runId", r.attempt,
+    select l.conversation_id as "conversationId", l.agent_id as "agentId", l.epoch::text, l.run_id as "runId", r.attempt,
       r.cancel_requested_at is not null as "cancelRequested"
     from lanes l join runs r on r.id = l.run_id where l.node_id = ${nodeId} and l.state = 'running'`;
 }

@@ -18,13 +18,15 @@ interface World {
   path: string;
   lines: [string, number][];
   broken: string[];
+  faults: unknown[];
   dial(): Socket;
 }
 
 async function open(t: TestContext): Promise<World> {
   const folder = await mkdtemp(join(tmpdir(), 'bc-'));
   const path = join(folder, 'control.sock');
-  const endpoint = await Endpoint.open(path);
+  const faults: unknown[] = [];
+  const endpoint = await Endpoint.open(path, (error) => void faults.push(error));
   const lines: World['lines'] = [];
   const broken: string[] = [];
   endpoint.events = {
@@ -45,7 +47,7 @@ async function open(t: TestContext): Promise<World> {
     sockets.push(socket);
     return socket;
   };
-  return { endpoint, path, lines, broken, dial };
+  return { endpoint, path, lines, broken, faults, dial };
 }
 
 const closed = (socket: Socket) => new Promise((resolve) => socket.once('close', resolve));
@@ -140,6 +142,8 @@ test('what is no hello is closed, whatever it claims', async (t) => {
     { version: 2 },
     { base: -1 },
     { base: 2 ** 50 },
+    { base: 2 ** 48 - 1 },
+    { received: 2 ** 48 - 1 },
     { received: 1.5 },
     { notes: {} },
     { notes: [['a']].concat(Array.from({ length: 1001 }, () => ['b'])) },
@@ -153,6 +157,74 @@ test('what is no hello is closed, whatever it claims', async (t) => {
   socket.write('GET / HTTP/1.1\r\n\r\n');
   await closed(socket);
   assert.deepEqual(broken, []);
+});
+
+test('a launcher whose first position is the highest of all does not lead beyond what a frame can hold', async (t) => {
+  const { endpoint, lines: got, faults, dial } = await open(t);
+  const socket = dial();
+  socket.write(hello({ base: 2 ** 47 - 1, received: 2 ** 47 - 1 }));
+  await once(socket, 'data');
+  socket.write(lines('one\ntwo\n'));
+  await until('both lines have come', () => got.length === 2);
+  endpoint.ack(got[1]![1]);
+  endpoint.write('three\n');
+  assert.deepEqual(faults, []);
+});
+
+test('a note that is nested too deep to be written is left out', async (t) => {
+  const { endpoint, faults, dial } = await open(t);
+  const greeted: unknown[] = [];
+  endpoint.events!.onHello = (notes) => {
+    greeted.push([...notes]);
+    endpoint.welcome();
+  };
+  const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
+  const text = `{"version":1,"base":0,"received":0,"notes":[["deep",${deep}],["flat",1]]}`;
+  const socket = dial();
+  socket.write(host.textFrame(kinds.hello, 0, text));
+  await once(socket, 'data');
+  assert.deepEqual(greeted, [[['flat', 1]]]);
+  assert.deepEqual(faults, []);
+});
+
+test('what makes the host throw ends its channel and is told of, and the host goes on', async (t) => {
+  const { endpoint, broken, faults, dial } = await open(t);
+  endpoint.events!.onLine = (line) => {
+    throw new Error(`cannot take ${line}`);
+  };
+  const socket = dial();
+  socket.write(Buffer.concat([hello(), lines('one\n')]));
+  await closed(socket);
+  assert.deepEqual(broken, ['It sent what the service cannot handle.']);
+  assert.deepEqual(faults.map(String), ['Error: cannot take one']);
+
+  const other = await open(t);
+  other.endpoint.events!.onHello = () => {
+    throw new Error('cannot greet');
+  };
+  const early = other.dial();
+  early.write(hello());
+  await closed(early);
+  assert.deepEqual(other.faults.map(String), ['Error: cannot greet']);
+});
+
+test('a launcher that goes away between its hello and the welcome is let in when it comes back', async (t) => {
+  const { endpoint, lines: got, dial } = await open(t);
+  let hellos = 0;
+  endpoint.events!.onHello = () => void (hellos += 1);
+  const first = dial();
+  first.write(hello({ base: 10, received: 5 }));
+  await until('it has said hello', () => hellos === 1);
+  first.destroy();
+  await endpoint.drained();
+  endpoint.welcome();
+  const second = dial();
+  second.write(hello({ base: 10, received: 5 }));
+  const [welcome] = (await once(second, 'data')) as [Buffer];
+  assert.match(welcome.toString('latin1'), /\{"from":10\}/);
+  second.write(lines('one\n'));
+  await until('its line has come', () => got.length === 1);
+  assert.deepEqual(got[0], ['one', 14]);
 });
 
 test('a command gets no more output than was asked for, and answers for streams of the past are forgiven', async (t) => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ModelUsage } from '../../src/domain/ports/model-gateway.ts';
+import type { FakeSandbox } from '../support/fake-sandbox.ts';
 import { runWorld, send } from '../support/run-world.ts';
 import { gate } from '../support/scripts.ts';
 import { until } from '../support/until.ts';
@@ -68,4 +69,46 @@ test('model calls are counted for their run: in the answer, the row, the ledger 
     [sent[0]!.runId, 405, 9],
   ];
   assert.deepEqual(new Set(sums.map(String)), new Set(expected.map(String)));
+});
+
+test('a session that a harness names after the conversation of another agent counts for its own agent alone', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { owner, agentId } = world;
+  const door = gate();
+  const sandboxes: FakeSandbox[] = [];
+  const { runs, runtime } = await world.replica({
+    async script(_turn, sandbox) {
+      sandboxes.push(sandbox);
+      await door.opened;
+      return { outcome: 'completed' };
+    },
+  });
+  const victim = await runs.send(owner, send('1', { agentId }));
+  await until('it is in its turn', () => sandboxes.length === 1);
+  const other = await world.addAgent();
+  const own = await runs.send(owner, send('2', { agentId: other }));
+  await until('the other is in its turn', () => sandboxes.length === 2);
+  sandboxes[1]!.sessions.set('forged', victim.conversationId);
+  const caller = {
+    orgId: owner.orgId,
+    agentId: other,
+    sandboxId: sandboxes[1]!.id,
+    model: '',
+    tokenHash: '',
+    secretKeys: {},
+  };
+  runtime.hooks.onUsage(caller, usage('forged'));
+  door.open();
+  const [first, second] = await Promise.all(
+    [victim, own].map(({ runId }) => runs.outcome(owner, runId, 10_000)),
+  );
+  assert.deepEqual(first!.run.usage, { inputTokens: 0, outputTokens: 0, costMicros: 0n });
+  assert.deepEqual(second!.run.usage, { inputTokens: 0, outputTokens: 0, costMicros: 0n });
+  const log = await world.log(victim.conversationId);
+  assert.ok(log.every((event) => event.type !== 'usage.recorded'));
+  await until('it is in the ledger', async () => {
+    const rows = await world.db.sql`select agent_id, run_id from usage_ledger`;
+    return rows.length === 3 && rows.every((row) => row['agent_id'] === other && row['run_id'] === null);
+  });
 });

@@ -18,7 +18,7 @@ export function agentSource(answer: string): string {
     let sessions = 0;
     createInterface({ input: process.stdin }).on('line', async (line) => {
       const { id, method, params, result, error } = JSON.parse(line);
-      if (method === undefined) return waiting.get(id)(result ?? error);
+      if (method === undefined) return waiting.get(id)?.(result ?? error);
       if (method === 'initialize') return say({ id, result: { protocolVersion: 1, agentCapabilities: {} } });
       if (method === 'session/new') return say({ id, result: { sessionId: 'session-' + ++sessions } });
       const text = params.prompt?.map((block) => block.text).join('|');

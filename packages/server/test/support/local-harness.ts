@@ -124,7 +124,9 @@ export async function startWithStreams(
   places: Places,
   env: Record<string, string>,
 ): Promise<{ input: Writable; output: Readable; sandbox: RunningSandbox }> {
-  const endpoint = await Endpoint.open(places.controlSocket);
+  const endpoint = await Endpoint.open(places.controlSocket, (error) => {
+    throw error;
+  });
   context.after(() => endpoint.close());
   const output = new PassThrough();
   const input = new Writable({

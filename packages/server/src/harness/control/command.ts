@@ -1,7 +1,7 @@
 import { Readable, Writable } from 'node:stream';
 import { SandboxControlError } from '../../domain/ports/sandbox-control.ts';
 import type { SandboxProcess, SandboxProcessExit } from '../../domain/ports/sandbox-control.ts';
-import { isRecord } from '../clean.ts';
+import { isRecord, textOf } from '../clean.ts';
 import {
   dataFrame,
   eofFrame,
@@ -215,7 +215,7 @@ export class Command implements SandboxProcess {
 
   #refuse(payload: Buffer): void {
     const given = parsed(payload);
-    const code = refusals.has(`${given['code']}`) ? (given['code'] as 'failed') : 'failed';
+    const code = refusals.has(textOf(given['code'])) ? (given['code'] as 'failed') : 'failed';
     const message =
       typeof given['message'] === 'string' ? given['message'].slice(0, 500) : 'It did not start.';
     this.#start.reject(new SandboxControlError(code, message));

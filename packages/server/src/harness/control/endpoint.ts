@@ -29,6 +29,9 @@ const maxGreeting = 4;
 const maxNotes = 1000;
 const maxNoteChars = 4000;
 
+/** No launcher ever comes here, and what follows from here on fits into a frame's position. */
+const maxPosition = 2 ** 47;
+
 export type Notes = Map<string, unknown>;
 
 export interface EndpointEvents {
@@ -59,13 +62,18 @@ export class Endpoint {
   #socket: Socket | null = null;
   #isOpen = false;
   #wasOpen = false;
+  /** Somebody wants it open: whoever dials is let in. */
+  #isAwaited = false;
   #launcherReceived = 0;
   #launcherBase = 0;
   /** What the launcher may forget: less than what was received. */
   #acknowledged = 0;
 
-  private constructor(server: Server) {
+  readonly #onFault: (error: unknown) => void;
+
+  private constructor(server: Server, onFault: (error: unknown) => void) {
     this.#server = server;
+    this.#onFault = onFault;
     this.#lines = new LineCutter({
       maxBytes: maxLineBytes,
       onLine: (line, end) => this.events?.onLine(line, end),
@@ -73,10 +81,11 @@ export class Endpoint {
     });
   }
 
-  static async open(path: string): Promise<Endpoint> {
+  /** `onFault` is told of what came from inside and should not have thrown; the channel has ended then. */
+  static async open(path: string, onFault: (error: unknown) => void): Promise<Endpoint> {
     await rm(path, { force: true });
     const server = createServer();
-    const endpoint = new Endpoint(server);
+    const endpoint = new Endpoint(server, onFault);
     server.maxConnections = maxGreeting + 1;
     server.on('connection', (socket) => endpoint.#greet(socket));
     await new Promise<void>((resolve, reject) => {
@@ -105,6 +114,7 @@ export class Endpoint {
 
   /** Lets the launcher send what it has, from the first line that nobody has acknowledged. */
   welcome(): void {
+    this.#isAwaited = true;
     const socket = this.#socket;
     if (!socket || this.#isOpen) return;
     const from = this.#wasOpen ? this.#lines.position : this.#launcherBase;
@@ -189,7 +199,17 @@ export class Endpoint {
       },
       onTooLong: () => socket.destroy(),
     });
-    socket.on('data', (chunk: Buffer) => reader.push(chunk));
+    socket.on('data', (chunk: Buffer) => {
+      try {
+        reader.push(chunk);
+      } catch (error) {
+        // One sandbox must not end the service and, since it would say the same again, the next start of it.
+        reader.stop();
+        this.#onFault(error);
+        if (this.#socket === socket) this.#break('It sent what the service cannot handle.');
+        else socket.destroy();
+      }
+    });
     socket.on('error', () => undefined);
     socket.on('close', () => {
       clearTimeout(timer);
@@ -204,7 +224,8 @@ export class Endpoint {
     this.#socket = socket;
     this.#launcherBase = hello.base;
     this.#launcherReceived = hello.received;
-    if (this.#wasOpen) return this.welcome();
+    // Also when it went away between its hello and the welcome.
+    if (this.#isAwaited) return this.welcome();
     // Of an earlier process of the service: what it had is not ours to send again.
     if (hello.received > 0) this.#sent = new ByteLog(hello.received);
     this.events?.onHello(hello.notes);
@@ -282,11 +303,20 @@ function readHello(payload: Buffer): Hello | null {
   const known: Notes = new Map();
   for (const note of notes) {
     if (!Array.isArray(note) || typeof note[0] !== 'string') return null;
-    if (JSON.stringify(note).length <= maxNoteChars) known.set(note[0], note[1]);
+    if (isShort(note)) known.set(note[0], note[1]);
   }
   return { base, received, notes: known };
 }
 
+/** Nesting that is too deep to be written is too long as well. */
+function isShort(note: unknown[]): boolean {
+  try {
+    return JSON.stringify(note).length <= maxNoteChars;
+  } catch {
+    return false;
+  }
+}
+
 function isPosition(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 48;
+  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) < maxPosition;
 }

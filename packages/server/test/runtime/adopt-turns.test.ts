@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { AdoptedHarness } from '../../src/domain/ports/harness.ts';
+import { adoptTurns } from '../../src/runtime/adopt-turns.ts';
+import type { AdoptedPlace } from '../../src/runtime/adopt-turns.ts';
+import { silentLog } from '../support/log.ts';
+import { runWorld, send } from '../support/run-world.ts';
+import { gate } from '../support/scripts.ts';
+import { until } from '../support/until.ts';
+
+type Dependencies = Parameters<typeof adoptTurns>[0];
+
+test('a sandbox that names the run of another agent does not get it, whatever it knows of it', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const door = gate();
+  t.after(() => door.open());
+  const { runs, life } = await world.replica({
+    async script() {
+      await door.opened;
+      return { outcome: 'completed' };
+    },
+  });
+  const { agentId, owner } = world;
+  const { runId, conversationId } = await runs.send(owner, send('mine', { agentId }));
+  await until('it runs', async () => (await life.owned()).length === 1);
+  const [lane] = await life.owned();
+  assert.deepEqual([lane!.agentId, lane!.runId, lane!.conversationId], [agentId, runId, conversationId]);
+
+  const begun: string[] = [];
+  const asked: string[] = [];
+  const place = (name: string): AdoptedPlace => ({
+    kept: { agentId: name } as AdoptedPlace['kept'],
+    harness: {
+      unfinished: [{ conversationId, runId, attempt: 1, requestIds: [] }],
+      begin: () => void begun.push(name),
+    } as unknown as AdoptedHarness,
+  });
+  const deps = {
+    life: {
+      owned: () => life.owned(),
+      openPermissions: async () => [],
+      async adopt() {
+        asked.push('adopt');
+        return null;
+      },
+    },
+    log: silentLog,
+  } as unknown as Dependencies;
+  assert.deepEqual(await adoptTurns(deps, [place('01890000-0000-7000-8000-000000000000')]), []);
+  assert.deepEqual(asked, []);
+  await adoptTurns(deps, [place(agentId)]);
+  assert.deepEqual(asked, ['adopt']);
+  // Their other turns wait for it.
+  assert.equal(begun.length, 2);
+});
