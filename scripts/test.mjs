@@ -44,7 +44,7 @@ if (filters.length === 0 && !faults)
 
 // One test that hangs must end with its name in the output, not with the run cut off from outside. Where a file has a
 // process of its own, the limit is the whole file's. The long fault runs have limits of their own.
-const limitMs = (isolation) => (faults ? 3_600_000 : isolation === 'process' ? 480_000 : 180_000);
+const limitMs = (isolation) => (faults ? 3_600_000 : isolation === 'process' ? 480_000 : 300_000);
 
 const totals = { pass: 0, fail: 0, skipped: 0, cancelled: 0 };
 for (const [isolation, group] of groups) {
