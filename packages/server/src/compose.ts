@@ -26,6 +26,7 @@ import { readAuthorities } from './repos/ca-bundle.ts';
 import { openRepos } from './repos/open-repos.ts';
 import { createRuntime, type Runtime } from './runtime/runtime.ts';
 import { isolationProblem } from './sandbox/minimum.ts';
+import { volumeSwap } from './sandbox/volume-swap.ts';
 import { createAgents } from './services/agents.ts';
 import { createApiKeys } from './services/api-keys.ts';
 import { createAuth } from './services/auth.ts';
@@ -282,11 +283,11 @@ export async function compose(
     openFollows,
     graceMs: TERMINAL_GRACE_MS,
   });
-  const volumes = createVolumes();
+  const volumes = createVolumes(volumeSwap);
   const snapshots = createSnapshots({
     ...stores,
     snapshots: createSnapshotRows(db),
-    store: createSnapshotStore(),
+    store: createSnapshotStore(volumeSwap),
     cursors,
     host: runtime.host,
     driver: sandboxDriver,

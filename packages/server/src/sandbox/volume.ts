@@ -4,6 +4,7 @@ import { chmodSync, chownSync, mkdirSync, readdirSync } from 'node:fs';
 import { lstat, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { started } from './started.ts';
+import { volumeSwap } from './volume-swap.ts';
 
 /** Host user and group of a sandbox; null where the service is no root and everything runs as the service itself. */
 export type SandboxUser = { uid: number; gid: number } | null;
@@ -13,7 +14,9 @@ export type SandboxUser = { uid: number; gid: number } | null;
  * a dozen system calls take less time than one trip to the thread pool.
  */
 export function prepareVolume(volumeDir: string, user: SandboxUser): void {
-  for (const folder of [volumeDir, join(volumeDir, 'workspace'), join(volumeDir, 'home')]) {
+  // A tree that a restore has moved away must not be taken for one that was never there.
+  volumeSwap.finish(volumeDir);
+  for (const folder of [volumeDir, ...volumeSwap.trees.map((tree) => join(volumeDir, tree))]) {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     // A sandbox may take away its own rights on these, and then could never start again.
     chmodSync(folder, 0o700);
@@ -44,7 +47,7 @@ export async function removeVolume(volumeDir: string): Promise<void> {
   if (!stat.isDirectory()) throw new Error(`${volumeDir} is not a folder, so it is no volume.`);
   const isRoot = process.getuid?.() === 0;
   const user = isRoot ? { uid: stat.uid, gid: stat.gid } : null;
-  const folders = ['workspace', 'home'];
+  const folders = [...volumeSwap.trees, 'next'];
   const first = await run('/bin/rm', ['-rf', '--one-file-system', '--', ...folders], volumeDir, user);
   if (first.code !== 0) {
     // Folders that their owner may not enter: the owner may change that. Links are not followed.

@@ -1,16 +1,12 @@
-import { chmodSync, chownSync, existsSync, mkdirSync, renameSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync } from 'node:fs';
 import { DomainError } from '../domain/errors.ts';
-import type { Chunk, Snapshots, UnpackLimits } from '../domain/ports/volume.ts';
+import type { Snapshots, VolumeSwap } from '../domain/ports/volume.ts';
 import { tarOfVolume } from './archive.ts';
 import { loadChunks, saveChunks, sweepChunks } from './chunk-store.ts';
-import { closeStaging, itIn, openStaging, ownerOf } from './staging.ts';
-import { unpackAt } from './unpack.ts';
-
-const trees = ['workspace', 'home'] as const;
+import { restoreVolume } from './restore.ts';
 
 /** Whole volumes as chunks of one tar archive: the walk, the archive and the unpacking are those of the files API. */
-export function createSnapshotStore(): Snapshots {
+export function createSnapshotStore(swap: VolumeSwap): Snapshots {
   return {
     async save(storeDir, volumeDir, maxBytes) {
       mkdirSync(storeDir, { recursive: true, mode: 0o700 });
@@ -22,37 +18,8 @@ export function createSnapshotStore(): Snapshots {
         );
       return saved;
     },
-    restore,
+    restore: (storeDir, volumeDir, chunks, limits) =>
+      restoreVolume({ volumeDir, archive: loadChunks(storeDir, chunks), limits, swap }),
     sweep: sweepChunks,
   };
-}
-
-/** Unpacked whole beside the volume, then put in the place of what is there. */
-async function restore(
-  storeDir: string,
-  volumeDir: string,
-  chunks: Chunk[],
-  limits: UnpackLimits,
-): Promise<void> {
-  const owner = ownerOf(volumeDir);
-  const staging = openStaging(volumeDir, owner);
-  const former = openStaging(volumeDir, owner);
-  try {
-    const unpacked = itIn(staging);
-    mkdirSync(unpacked, 0o755);
-    await unpackAt(unpacked, loadChunks(storeDir, chunks), limits, owner);
-    for (const tree of trees)
-      if (!existsSync(join(unpacked, tree))) throw new Error('The snapshot is not whole.');
-    mkdirSync(itIn(former), 0o755);
-    // Who deletes it must be able to.
-    if (owner) chownSync(itIn(former), owner.uid, owner.gid);
-    for (const tree of trees) {
-      chmodSync(join(unpacked, tree), 0o700);
-      renameSync(join(volumeDir, tree), join(itIn(former), tree));
-      renameSync(join(unpacked, tree), join(volumeDir, tree));
-    }
-  } finally {
-    await closeStaging(staging, owner);
-    await closeStaging(former, owner);
-  }
 }

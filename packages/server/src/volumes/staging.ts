@@ -49,6 +49,12 @@ export async function closeStaging(folder: string, owner: Owner | null): Promise
   rmdirSync(folder);
 }
 
+/** Puts on the disk all that was written to the file system of a folder. */
+export async function syncFileSystem(folder: string): Promise<void> {
+  if (!(await run('/bin/sync', ['-f', '.'], folder, null)))
+    throw new Error(`What was written to ${folder} could not be put on the disk.`);
+}
+
 /** Whatever a service that was killed left behind. */
 export async function clearStaging(volumeDir: string): Promise<void> {
   for (const name of names(stagingOf(volumeDir))) {

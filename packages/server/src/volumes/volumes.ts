@@ -2,20 +2,22 @@ import { closeSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import type { Volumes } from '../domain/ports/volume.ts';
+import type { Volumes, VolumeSwap } from '../domain/ports/volume.ts';
 import { tarOf } from './archive.ts';
 import { listFolder, openFile, PIECE_BYTES, statEntry } from './read.ts';
-import { clearStaging, ownerOf } from './staging.ts';
+import { clearVolume } from './restore.ts';
+import { ownerOf } from './staging.ts';
 import { unpackInto } from './unpack.ts';
 import { conflict } from './walk.ts';
 import { makeFolders, removeEntry, writeFile } from './write.ts';
 
 /** The files of agents on this host's file system (docs/sandbox-api.md). */
-export function createVolumes(): Volumes {
+export function createVolumes(swap: VolumeSwap): Volumes {
   return {
     async clearInterrupted(volumesDir) {
       const volumes = await readdir(volumesDir).catch(() => []);
-      for (const name of volumes) await clearStaging(join(volumesDir, name));
+      // One that cannot be cleared is cleared, or told of, when it is used.
+      for (const name of volumes) await clearVolume(join(volumesDir, name), swap).catch(() => undefined);
     },
     stat: async (volumeDir, path) => statEntry(volumeDir, path),
     open: async (volumeDir, path) => openFile(volumeDir, path),

@@ -18,6 +18,7 @@ import { createOpenFollows } from '../../src/services/open-follows.ts';
 import { createSnapshots } from '../../src/services/snapshots.ts';
 import { createSnapshotRows } from '../../src/store/snapshots.ts';
 import { createSnapshotStore } from '../../src/volumes/snapshot.ts';
+import { volumeSwap } from '../../src/sandbox/volume-swap.ts';
 import { createTerminals } from '../../src/services/terminals.ts';
 import { createTerminalEdge } from '../../src/edges/terminal/edge.ts';
 import { createSandboxExec } from '../../src/services/sandbox-exec.ts';
@@ -109,7 +110,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
   const snapshots = createSnapshots({
     ...stores,
     snapshots: createSnapshotRows(db),
-    store: createSnapshotStore(),
+    store: createSnapshotStore(volumeSwap),
     cursors,
     host: sandboxHost,
     driver: fakeVolumeDriver,
@@ -130,7 +131,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
       ...stores,
       cursors,
       driver: fakeVolumeDriver,
-      volumes: createVolumes(),
+      volumes: createVolumes(volumeSwap),
       volumesDir,
       diskBytes: 50 * 1024 * 1024,
     }),

@@ -5,6 +5,7 @@ import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { chunksOf } from '../../src/volumes/chunker.ts';
+import { volumeSwap } from '../../src/sandbox/volume-swap.ts';
 import { createSnapshotStore } from '../../src/volumes/snapshot.ts';
 import { chunks, openFds, tenant, volumeWorld, type VolumeWorld } from './world.ts';
 
@@ -15,7 +16,7 @@ const newWorld = () => {
   worlds.push(world);
   return { ...world, storeDir: join(world.base, 'store') };
 };
-const store = createSnapshotStore();
+const store = createSnapshotStore(volumeSwap);
 const MAX = 1_000_000_000;
 const room = { maxBytes: MAX, maxEntries: 100_000 };
 const filesIn = (dir: string) =>

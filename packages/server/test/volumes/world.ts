@@ -3,6 +3,7 @@ import { chmodSync, chownSync, mkdirSync, mkdtempSync, readdirSync, readlinkSync
 import { join } from 'node:path';
 import type { VolumePath } from '../../src/domain/ports/volume.ts';
 import { createVolumes } from '../../src/volumes/volumes.ts';
+import { volumeSwap } from '../../src/sandbox/volume-swap.ts';
 
 export const isRoot = process.getuid?.() === 0;
 /** A tenant's host user, as drivers give one to each agent. */
@@ -19,7 +20,7 @@ export function volumeWorld(parent = '/tmp') {
     if (tenant) chownSync(folder, tenant.uid, tenant.gid);
   }
   return {
-    volumes: createVolumes(),
+    volumes: createVolumes(volumeSwap),
     base,
     volumeDir,
     workspace: join(volumeDir, 'workspace'),

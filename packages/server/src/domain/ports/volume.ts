@@ -82,6 +82,19 @@ export interface Volumes {
   ): Promise<{ entries: number; bytes: number }>;
 }
 
+/**
+ * How both trees of a volume are replaced as one. Drivers finish one that was broken off before they use a volume.
+ * `next` is the folder whose appearance decides it, `former` where in it the old trees go.
+ */
+export interface VolumeSwap {
+  trees: readonly VolumePath['tree'][];
+  nextOf(volumeDir: string): string;
+  formerIn(next: string): string;
+  /** Moves what is in `next` to its place; nothing when there is none. Idempotent. */
+  finish(volumeDir: string, onStep?: (step: string) => void): void;
+  syncFolder(folder: string): void;
+}
+
 /** A part of a snapshot, found by the SHA-256 of its content (hex). */
 export interface Chunk {
   hash: string;
