@@ -106,6 +106,15 @@ function remedy(packages) {
   return `run: sudo apt-get update && sudo apt-get install -y ${packages.join(' ')}`;
 }
 
+/** Programs that only tests run, most of them inside of sandboxes, and the packages that bring them. */
+const testPrograms = [
+  ['openssl', 'openssl'],
+  ['curl', 'curl'],
+  ['python3', 'python3'],
+  ['pip3', 'python3-pip'],
+  ['ip', 'iproute2'],
+];
+
 function systemPackages() {
   if (process.platform !== 'linux') return;
   const needed = [];
@@ -113,7 +122,7 @@ function systemPackages() {
   if (!onPath('git')) needed.push('git');
   const wanted = [];
   if (forTests && !hasSystemPostgres()) wanted.push('postgresql');
-  for (const program of ['openssl', 'curl']) if (forTests && !onPath(program)) wanted.push(program);
+  if (forTests) for (const [program, name] of testPrograms) if (!onPath(program)) wanted.push(name);
   if (needed.length + wanted.length === 0) return;
   if (process.getuid() !== 0 || !onPath('apt-get')) {
     if (needed.length > 0) fail(`missing system packages; ${remedy([...needed, ...wanted])}`);
@@ -140,7 +149,6 @@ function containerEngines() {
     runc: 'runc',
     runsc: 'runsc',
     nsenter: 'util-linux',
-    ip: 'iproute2',
     'mkfs.ext4': 'e2fsprogs',
   };
   const missing = Object.entries(of).flatMap(([program, name]) => (onPath(program) ? [] : [name]));

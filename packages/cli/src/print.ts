@@ -2,11 +2,12 @@ import type { Context } from './command.ts';
 
 /**
  * A text that someone else wrote, made safe for a terminal: control characters (escape sequences among them) and
- * bidirectional overrides are shown as escapes. Newlines and tabs stay when `multiline`.
+ * bidirectional overrides are shown as escapes. Newlines, those of Windows and HTTP too, and tabs stay when `multiline`.
  */
 export function safe(text: string, multiline = false): string {
+  const lines = multiline ? text.replaceAll('\r\n', '\n') : text;
   // oxlint-disable-next-line no-control-regex
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (character) => {
+  return lines.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (character) => {
     if (character === '\n' || character === '\t')
       return multiline ? character : JSON.stringify(character).slice(1, -1);
     return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;

@@ -3,7 +3,7 @@ import { createReadStream, createWriteStream, mkdirSync, renameSync, rmSync, sta
 import { basename, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { everyItem } from '@berth/sdk';
+import { BerthError, everyItem } from '@berth/sdk';
 import { UsageError, type Command, type Context } from '../command.ts';
 import { findAgent } from '../find-agent.ts';
 import { printTable } from '../print.ts';
@@ -113,13 +113,19 @@ export const sandboxFileCommands: Command[] = [
   },
   {
     name: 'sandbox rm',
-    usage: '<agent> <path> [--recursive]',
+    usage: '<agent> <path> [-r]',
     summary: 'Delete a file or folder of a sandbox',
     options: { recursive: { type: 'boolean', short: 'r' } },
     positionals: [2, 2],
     async run(context, [nameOrId, path], values) {
       const agent = await findAgent(context, nameOrId!);
-      await context.client.sandboxes.files.remove(agent.id, path!, values['recursive'] === true);
+      try {
+        await context.client.sandboxes.files.remove(agent.id, path!, values['recursive'] === true);
+      } catch (error) {
+        // The service names its query parameter, which is not what is typed here.
+        if (!(error instanceof BerthError && error.message.includes('recursive=true'))) throw error;
+        throw new UsageError('The folder is not empty; add -r to delete it with all that is in it.');
+      }
       context.note(`deleted ${path}\n`);
     },
   },

@@ -1,5 +1,5 @@
-import { everyItem } from '@berth/sdk';
-import { UsageError, type Command } from '../command.ts';
+import { everyItem, type Secret } from '@berth/sdk';
+import { UsageError, type Command, type Context } from '../command.ts';
 import { findAgent } from '../find-agent.ts';
 import { printTable } from '../print.ts';
 
@@ -41,7 +41,7 @@ export const secretCommands: Command[] = [
       value = value.replace(/\r?\n$/, '');
       if (value === '') throw new UsageError('the value on standard input is empty');
       await context.client.secrets.set(agent.id, key!, hosts ? { value, hosts } : { value });
-      context.note(`set ${key}; ${noteOf(hosts)}\n`);
+      context.note(`set ${key}; ${noteOf(await kept(context, agent.id, key!))}\n`);
       if (context.json) context.out(`${JSON.stringify({ key })}\n`);
     },
   },
@@ -59,8 +59,25 @@ export const secretCommands: Command[] = [
   },
 ];
 
-function noteOf(hosts: string[] | undefined): string {
-  if (!hosts) return 'its hosts are as before; with none the agent can read the value from its next turn on';
-  if (hosts.length === 0) return 'the agent can read the value from its next turn on';
-  return `the sandbox holds a placeholder, and only ${hosts.join(', ')} gets the value; the agent must be let there (berth egress show)`;
+/** What the service has made of it: its name or its earlier hosts decide too. */
+async function kept(context: Context, agentId: string, key: string): Promise<Secret | null> {
+  for await (const secret of everyItem((query) => context.client.secrets.list(agentId, query)))
+    if (secret.key === key) return secret;
+  return null;
+}
+
+function noteOf(secret: Secret | null): string {
+  switch (secret?.kind) {
+    case undefined:
+      return 'it was deleted since';
+    case 'withheld':
+      return 'the service itself uses it, and it never enters the sandbox';
+    case 'env':
+      return 'the agent can read the value from its next turn on';
+    case 'brokered': {
+      const { hosts } = secret!;
+      const only = `${hosts.join(', ')} ${hosts.length === 1 ? 'gets' : 'get'}`;
+      return `the sandbox holds a placeholder, and only ${only} the value; the agent must be let there (berth egress show)`;
+    }
+  }
 }

@@ -43,6 +43,7 @@ export function parseEgressRule(text: string): EgressRule | null {
   if (ports === null) return null;
   if (address) {
     const bare = address[1]!.replace(/[[\]]/g, '');
+    if (bare.includes(':') !== address[1]!.startsWith('[')) return null;
     const network = parseNetwork(`${bare}${address[2] ?? (bare.includes(':') ? '/128' : '/32')}`);
     return network && { kind: 'network', network, ports, isUnread };
   }
@@ -99,6 +100,8 @@ export function readTarget(authority: string, defaultPort: number | null): Egres
 function readLiteral(text: string): string | null {
   const address = parseAddress(text);
   if (address === null) return null;
+  // Brackets are for IPv6 alone (RFC 3986, section 3.2.2); other readers refuse `[11]`, or see a name in it.
+  if (text.startsWith('[') !== (address.version === 6)) return null;
   const mapped = address.version === 6 && address.value >> 32n === 0xffffn;
   if (address.version === 6 && !mapped) {
     // Written by the parser that everybody compares with.

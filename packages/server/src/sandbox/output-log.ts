@@ -7,7 +7,7 @@ const KEPT_BYTES = 256 * 1024;
 /** Lies in the run directory, so that it goes when that goes. */
 export const logFileIn = (runDir: string): string => join(runDir, 'output.log');
 
-/** Opened for appending, so that a writer goes on at the end after the file was cut. Only the service may open it. */
+/** Opened for appending, so that a writer goes on at the end after the file was cut. Only the service may open it; without root, which is the sandbox's user too, a program inside can by way of /proc. */
 export function openLog(path: string): number {
   return openSync(path, 'a', 0o600);
 }

@@ -99,7 +99,7 @@ test('cp copies files and folders both ways, ls shows and rm deletes them', asyn
   assert.equal(statSync(join(back, 'tool')).mode & 0o777, 0o755);
   await berth(['sandbox', 'cp', 'boxed:tool', join(shop.home, 'tool')]);
   assert.equal(readFileSync(join(shop.home, 'tool'), 'utf8'), '#!/bin/sh\necho tool\n');
-  assert.match((await berth(['sandbox', 'rm', 'boxed', 'copied'], { code: 1 })).stderr, /recursive/);
+  assert.match((await berth(['sandbox', 'rm', 'boxed', 'copied'], { code: 1 })).stderr, /add -r/);
   await berth(['sandbox', 'rm', 'boxed', 'copied', '-r']);
   assert.ok(!(await berth(['sandbox', 'ls', 'boxed'])).stdout.includes('copied'));
   assert.match((await berth(['sandbox', 'cp', 'boxed:gone', local], { code: 1 })).stderr, /not_found|404/);

@@ -200,11 +200,15 @@ test('secrets are read from standard input, reach the sandbox, are listed by nam
   const value = 'a secret that nobody prints';
   const set = await berth(['secrets', 'set', 'Secretive', 'TOKEN'], { stdin: `${value}\n` });
   assert.equal(`${set.stdout}${set.stderr}`.includes(value), false);
+  assert.match(set.stderr, /^set TOKEN; the agent can read the value/);
   const [listed] = await berthJson(['secrets', 'list', 'Secretive']);
   assert.equal(listed.key, 'TOKEN');
   assert.equal(JSON.stringify(listed).includes(value), false);
   const told = await berth(['chat', 'Secretive', 'run: printf %s "$TOKEN" | wc -c']);
   assert.match(told.stdout, new RegExp(`^${value.length}$`, 'm'));
+  const withheld = await berth(['secrets', 'set', 'Secretive', 'GIT_TOKEN'], { stdin: `${value}\n` });
+  assert.match(withheld.stderr, /^set GIT_TOKEN; .* never enters the sandbox$/m);
+  await berth(['secrets', 'delete', 'Secretive', 'GIT_TOKEN']);
   await berth(['secrets', 'delete', 'Secretive', 'TOKEN']);
   assert.deepEqual(await berthJson(['secrets', 'list', 'Secretive']), []);
   const empty = await berth(['secrets', 'set', 'Secretive', 'TOKEN'], { stdin: '', code: 1 });
