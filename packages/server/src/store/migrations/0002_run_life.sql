@@ -336,6 +336,8 @@ set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 begin
   if p_ledger is not null then
+    -- The lanes first here too: the sums of a run lock its row, and who asks it to stop holds its lane already.
+    perform 1 from lanes l where l.conversation_id = any (p_conversations) order by l.conversation_id for update;
     perform record_usage(p_ledger);
   end if;
   return query
@@ -394,6 +396,8 @@ declare
   settles boolean := p_status in ('completed', 'failed', 'cancelled');
 begin
   if p_ledger is not null then
+    -- The lane first, as in write_runs.
+    perform 1 from lanes l where l.conversation_id = p_conversation for update;
     perform record_usage(p_ledger);
   end if;
   if settles then
