@@ -14,10 +14,12 @@ import { backup } from '../store/backup/backup.ts';
 import { BackupError } from '../store/backup/format.ts';
 import { restore } from '../store/backup/restore.ts';
 import type { Database } from '../store/database.ts';
+import { createSnapshotRows } from '../store/snapshots.ts';
 import { withDatabase } from './with-database.ts';
 import { writeOwnerOnly } from './durable-file.ts';
 import { readBundle, writeBundles } from './repo-bundles.ts';
 import type { RepoEntry } from './repo-bundles.ts';
+import { copyChunks, hashesIn } from './snapshot-chunks.ts';
 
 export interface Streams {
   stdout: { write(text: string): unknown };
@@ -33,10 +35,11 @@ interface Manifest {
 }
 
 const DATABASE_FILE = 'database.gz';
+const SNAPSHOTS_DIR = 'snapshots';
 
 /**
  * `backup <folder>`: the database as of one moment, then every repository, which therefore has each commit that the
- * database names. The service may go on running. Resolves with the exit code; throws BackupError.
+ * database names, and the content of the snapshots. The service may go on running. Resolves with the exit code; throws BackupError.
  */
 export async function backupCommand(
   config: Config,
@@ -53,13 +56,14 @@ export async function backupCommand(
   const file = createWriteStream(join(partial, DATABASE_FILE), { mode: 0o600, flush: true });
   const summary = await withDatabase(config, 'shared', (db) => backup(db, file));
   const repos = await writeBundles(config.paths.repos, join(partial, 'repos'));
+  const chunks = await copyChunks(config.paths.snapshots, join(partial, SNAPSHOTS_DIR));
   const manifest: Manifest = { format: 'berth-backup', formatVersion: 1, createdAt, repos };
   writeOwnerOnly(join(partial, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`);
   renameSync(partial, target);
 
   streams.stdout.write(`${target}\n`);
   streams.stderr.write(
-    `Backed up ${summary.rows} rows of ${summary.tables} tables and ${repos.length} repositories.\n` +
+    `Backed up ${summary.rows} rows of ${summary.tables} tables, ${repos.length} repositories and ${chunks} parts of snapshots.\n` +
       `The encryption key is not in the backup: without it the stored secrets cannot be read. Keep a copy of ` +
       `${config.encryptionKey === null ? config.encryptionKeyFile : 'BERTH_ENCRYPTION_KEY'} in another place.\n` +
       `The agents' own files (${config.paths.volumes}) are not in it either; see docs/database.md.\n`,
@@ -91,16 +95,27 @@ export async function restoreCommand(
     if (!force) await refuseOthers(db);
     // Whatever may be wrong with the bundles shows before the database is touched.
     const staged = `${config.paths.repos}.restoring`;
+    const stagedChunks = `${config.paths.snapshots}.restoring`;
     try {
       await stageRepos(staged, source, manifest.repos);
+      rmSync(stagedChunks, { recursive: true, force: true });
+      await copyChunks(join(source, SNAPSHOTS_DIR), stagedChunks);
       const result = await restore(db, createReadStream(join(source, DATABASE_FILE)), { force });
       rmSync(config.paths.repos, { recursive: true, force: true });
       renameSync(staged, config.paths.repos);
-      return result;
+      rmSync(config.paths.snapshots, { recursive: true, force: true });
+      renameSync(stagedChunks, config.paths.snapshots);
+      const storedOf = (orgId: string) => hashesIn(config.paths.snapshots, orgId);
+      return { ...result, lost: await createSnapshotRows(db).removeBroken(storedOf) };
     } finally {
       rmSync(staged, { recursive: true, force: true });
+      rmSync(stagedChunks, { recursive: true, force: true });
     }
   });
+  if (summary.lost > 0)
+    streams.stderr.write(
+      `Snapshots left out, since the backup does not hold all of their content: ${summary.lost}.\n`,
+    );
   streams.stderr.write(
     `Restored ${summary.rows} rows of ${summary.tables} tables and ${manifest.repos.length} repositories of ${manifest.createdAt}.\n` +
       `Put the encryption key of that installation to ${config.encryptionKeyFile} (mode 0600) before the start.\n`,

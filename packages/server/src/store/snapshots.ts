@@ -71,6 +71,21 @@ export function createSnapshotRows(db: Database) {
       return rows[0]?.orgId ?? null;
     },
 
+    /** Removes the snapshots of which a chunk is not there, by the hashes of an organisation's chunks. Returns how many. */
+    async removeBroken(storedOf: (orgId: string) => Promise<ReadonlySet<string>>): Promise<number> {
+      const stored = new Map<string, ReadonlySet<string>>();
+      const broken: string[] = [];
+      const rows = await db.sql<{ id: string; orgId: string; chunks: Buffer }[]>`
+        select id, org_id as "orgId", chunks from snapshots`;
+      for (const { id, orgId, chunks } of rows) {
+        const there = stored.get(orgId) ?? (await storedOf(orgId));
+        stored.set(orgId, there);
+        if (unpack(chunks).some(({ hash }) => !there.has(hash))) broken.push(id);
+      }
+      if (broken.length > 0) await db.sql`delete from snapshots where id = any (${broken}::uuid[])`;
+      return broken.length;
+    },
+
     /** Of all chunks that an organisation's snapshots consist of. */
     async hashesOf(orgId: string): Promise<Set<string>> {
       const hashes = new Set<string>();

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {
   chmodSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -22,6 +23,7 @@ import { openDatabase } from '../../src/store/database.ts';
 import type { Database } from '../../src/store/database.ts';
 import { startEmbedded } from '../../src/store/embedded/server.ts';
 import { migrate } from '../../src/store/migrate.ts';
+import { createSnapshotRows } from '../../src/store/snapshots.ts';
 import { silentLog } from '../support/log.ts';
 
 const commits = `blob\nmark :1\ndata 5\nhello
@@ -115,6 +117,50 @@ test('a running installation is backed up and restored elsewhere with its rows a
 
     rmSync(join(folder, 'manifest.json'));
     await assert.rejects(restoreCommand(target, [folder, '--force'], streams), /holds no complete backup/);
+  } finally {
+    rmSync(root, { recursive: true });
+  }
+});
+
+test('snapshots come back with their content, and one whose content is missing is left out and told of', async () => {
+  const root = mkdtempSync('/tmp/berth-backup-');
+  chmodSync(root, 0o755);
+  const source = configOf(root, 'source');
+  const target = configOf(root, 'target');
+  const folder = join(root, 'backup');
+  const [orgId, agentId, whole, broken] = [newId(), newId(), newId(), newId()];
+  const { streams, text } = capture();
+  const stored = { bytes: 1, storedBytes: 1, name: '', orgId, agentId };
+  const chunkOf = (digit: string) => ({ hash: digit.repeat(64), bytes: 1 });
+  const pathOf = (config: Config, digit: string) =>
+    join(config.paths.snapshots, orgId, digit.repeat(2), digit.repeat(64));
+  try {
+    await asService(source, async (db) => {
+      await db.sql`insert into orgs (id, name) values (${orgId}, 'kept')`;
+      await db.sql`insert into agents (id, org_id, name, description, model)
+        values (${agentId}, ${orgId}, 'Ours', '', 'test/model')`;
+      const rows = createSnapshotRows(db);
+      await rows.insert({ ...stored, id: whole, chunks: [chunkOf('a'), chunkOf('b')] });
+      // As when the service deletes a snapshot between the copy of the database and that of the files.
+      await rows.insert({ ...stored, id: broken, chunks: [chunkOf('a'), chunkOf('c')] });
+      for (const digit of ['a', 'b']) {
+        mkdirSync(join(pathOf(source, digit), '..'), { recursive: true });
+        writeFileSync(pathOf(source, digit), digit);
+      }
+      writeFileSync(join(source.paths.snapshots, orgId, 'tmp-unfinished'), 'x');
+      assert.equal(await backupCommand(source, [folder], streams), 0);
+    });
+    assert.match(text(), /2 parts of snapshots/);
+    assert.equal(await restoreCommand(target, [folder], streams), 0);
+    assert.match(text(), /Snapshots left out, .*: 1\./);
+    assert.deepEqual(readdirSync(join(target.paths.snapshots, orgId)).sort(), ['aa', 'bb']);
+    assert.equal(readFileSync(pathOf(target, 'b'), 'utf8'), 'b');
+    assert.equal(existsSync(`${target.paths.snapshots}.restoring`), false);
+    const left = await asService(target, (db) => db.sql<{ id: string }[]>`select id from snapshots`);
+    assert.deepEqual(
+      left.map(({ id }) => id),
+      [whole],
+    );
   } finally {
     rmSync(root, { recursive: true });
   }
