@@ -26,6 +26,9 @@ export const limits = {
   sseHeartbeatMs: 15_000,
   deltaRetentionHours: 24,
   snapshotsPerAgent: 50,
+  /** That are read at once, of an agent and of all. */
+  archivesPerAgent: 4,
+  archives: 32,
   execArguments: 1_000,
   execArgumentChars: 100_000,
   execVariables: 200,

@@ -32,6 +32,7 @@ const MEASURED_MS = 5_000;
 export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFilesService {
   const { agents, cursors, volumes } = deps;
   const room = createRoom(deps);
+  const archives = createArchiveCount();
 
   async function seen(p: Principal, agentId: string): Promise<{ agent: Agent; volumeDir: string }> {
     const agent = await visibleAgent(agents, p, agentId);
@@ -66,15 +67,24 @@ export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFiles
     },
 
     async archive(p, agentId, path) {
-      return volumes.archive((await seen(p, agentId)).volumeDir, path);
+      const { volumeDir } = await seen(p, agentId);
+      const leave = archives.enter(agentId);
+      try {
+        return (await volumes.archive(volumeDir, path)).once('close', leave);
+      } catch (error) {
+        leave();
+        throw error;
+      }
     },
 
     async write(p, agentId, path, upload, mode) {
       const { agent, volumeDir } = await changed(p, agentId);
-      const { bytes } = await room.check(agent, volumeDir, upload);
-      const made = await volumes.write(volumeDir, path, upload.content, { maxBytes: bytes, mode });
-      room.took(volumeDir, made.entry.sizeBytes, 1);
-      return made;
+      const free = await room.check(agent, volumeDir, upload);
+      return room.fill(volumeDir, free, upload.content, async (content) => {
+        const made = await volumes.write(volumeDir, path, content, { maxBytes: free.bytes, mode });
+        room.took(volumeDir, made.entry.sizeBytes, 1);
+        return made;
+      });
     },
 
     async makeFolder(p, agentId, path) {
@@ -87,13 +97,15 @@ export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFiles
 
     async unpack(p, agentId, path, upload) {
       const { agent, volumeDir } = await changed(p, agentId);
-      const { bytes, entries } = await room.check(agent, volumeDir, { ...upload, bytes: null });
-      const sum = await volumes.unpack(volumeDir, path, upload.content, {
-        maxBytes: bytes,
-        maxEntries: entries,
+      const free = await room.check(agent, volumeDir, { ...upload, bytes: null });
+      return room.fill(volumeDir, free, upload.content, async (content) => {
+        const sum = await volumes.unpack(volumeDir, path, content, {
+          maxBytes: free.bytes,
+          maxEntries: free.entries,
+        });
+        room.took(volumeDir, sum.bytes, sum.entries);
+        return sum;
       });
-      room.took(volumeDir, sum.bytes, sum.entries);
-      return sum;
     },
 
     async remove(p, agentId, path, recursive) {
@@ -104,12 +116,67 @@ export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFiles
   };
 }
 
+/** Reading an archive slowly holds a descriptor for each folder that it is in. */
+function createArchiveCount() {
+  const ofAgent = new Map<string, number>();
+  let ofAll = 0;
+  return {
+    /** Returns what is to be called, once or more often, when it has ended. */
+    enter(agentId: string): () => void {
+      const count = ofAgent.get(agentId) ?? 0;
+      if (count >= limits.archivesPerAgent || ofAll >= limits.archives)
+        throw new DomainError(
+          'too_many_sandboxes',
+          `At most ${limits.archivesPerAgent} archives of an agent, and ${limits.archives} of all, are read at once.`,
+          { retryAfterSeconds: 5 },
+        );
+      ofAgent.set(agentId, count + 1);
+      ofAll += 1;
+      let isIn = true;
+      return () => {
+        if (!isIn) return;
+        isIn = false;
+        ofAll -= 1;
+        const left = ofAgent.get(agentId)! - 1;
+        if (left > 0) ofAgent.set(agentId, left);
+        else ofAgent.delete(agentId);
+      };
+    },
+  };
+}
+
 const slash = Buffer.from('/');
 async function* nothing(): AsyncGenerator<Buffer> {}
+
+interface Room {
+  bytes: number;
+  entries: number;
+  limit: number;
+}
 
 /** What may still be put into a volume before it reaches the disk limit of its sandbox. */
 function createRoom(deps: SandboxFilesDependencies) {
   const measured = new Map<string, { at: number; bytes: number; entries: number }>();
+  /** What uploads that are under way have brought so far: many at once have no more room than one. */
+  const arriving = new Map<string, number>();
+
+  async function* counted(
+    volumeDir: string,
+    room: Room,
+    content: AsyncIterable<Buffer>,
+    mine: { bytes: number },
+  ) {
+    for await (const piece of content) {
+      mine.bytes += piece.length;
+      const all = (arriving.get(volumeDir) ?? 0) + piece.length;
+      arriving.set(volumeDir, all);
+      const used = measured.get(volumeDir)?.bytes ?? room.limit - room.bytes;
+      // What one brings alone is judged by whoever writes it.
+      if (all > mine.bytes && used + all > room.limit)
+        throw new DomainError('body_too_large', 'Other uploads under way fill the disk of the sandbox.');
+      yield piece;
+    }
+  }
 
   async function useOf(volumeDir: string): Promise<{ bytes: number; entries: number }> {
     const known = measured.get(volumeDir);
@@ -126,11 +193,7 @@ function createRoom(deps: SandboxFilesDependencies) {
   }
 
   return {
-    async check(
-      agent: Agent,
-      volumeDir: string,
-      upload: Upload,
-    ): Promise<{ bytes: number; entries: number }> {
+    async check(agent: Agent, volumeDir: string, upload: Upload): Promise<Room> {
       const limit = await limitOf(agent);
       const use = await useOf(volumeDir);
       const bytes = Math.max(0, limit - use.bytes);
@@ -142,7 +205,24 @@ function createRoom(deps: SandboxFilesDependencies) {
         );
       if ((upload.bytes ?? 0) > bytes)
         throw new DomainError('body_too_large', `There is room for ${bytes} bytes in the sandbox.`);
-      return { bytes, entries };
+      return { bytes, entries, limit };
+    },
+
+    /** Passes on what an upload brings, and counts it as long as it is under way. */
+    async fill<T>(
+      volumeDir: string,
+      room: Room,
+      content: AsyncIterable<Buffer>,
+      work: (content: AsyncIterable<Buffer>) => Promise<T>,
+    ): Promise<T> {
+      const mine = { bytes: 0 };
+      try {
+        return await work(counted(volumeDir, room, content, mine));
+      } finally {
+        const left = (arriving.get(volumeDir) ?? 0) - mine.bytes;
+        if (left > 0) arriving.set(volumeDir, left);
+        else arriving.delete(volumeDir);
+      }
     },
 
     took(volumeDir: string, bytes: number, entries: number): void {

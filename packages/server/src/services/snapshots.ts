@@ -39,6 +39,8 @@ const ENTRIES_MAX = 1_000_000;
 export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
   const { agents, snapshots, store, cursors, host } = deps;
   const inOrder = createQueues();
+  /** Those that are being restored: what is deleted meanwhile stays until they were read. */
+  const inUse = new Set<SnapshotRow>();
   const storeOf = (orgId: string) => join(deps.snapshotsDir, orgId);
   const maxBytes = deps.diskBytes * ARCHIVE_FACTOR;
 
@@ -61,8 +63,13 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
   }
 
   /** Saves and sweeps of an organisation follow each other: a sweep must not take what a save relies on. */
-  const sweep = (orgId: string) =>
-    inOrder(orgId, async () => store.sweep(storeOf(orgId), await snapshots.hashesOf(orgId)));
+  const sweep = (orgId: string) => inOrder(orgId, () => sweepNow(orgId));
+
+  async function sweepNow(orgId: string): Promise<void> {
+    const kept = await snapshots.hashesOf(orgId);
+    for (const { chunks } of inUse) for (const { hash } of chunks) kept.add(hash);
+    await store.sweep(storeOf(orgId), kept);
+  }
 
   return {
     async list(p, agentId, query) {
@@ -77,17 +84,23 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
 
     async create(p, agentId, { name = '' }) {
       const agent = await editable(p, agentId);
-      if ((await snapshots.countOf(agentId)) >= limits.snapshotsPerAgent)
-        throw new DomainError(
-          'conflict',
-          `An agent has at most ${limits.snapshotsPerAgent} snapshots; delete one first.`,
-        );
       const volumeDir = await volumeOf(agent);
       return inOrder(agent.orgId, async () => {
+        // Counted in the queue: of many that are asked for at once, only so many are let through.
+        if ((await snapshots.countOf(agentId)) >= limits.snapshotsPerAgent)
+          throw new DomainError(
+            'conflict',
+            `An agent has at most ${limits.snapshotsPerAgent} snapshots; delete one first.`,
+          );
         const saved = await host.quiesce(agentId, 'frozen', () =>
           store.save(storeOf(agent.orgId), volumeDir, maxBytes),
         );
-        return snapshots.insert({ id: newId(), orgId: agent.orgId, agentId, name, ...saved });
+        const row = await snapshots.insert({ id: newId(), orgId: agent.orgId, agentId, name, ...saved });
+        if (await agents.get(agentId)) return row;
+        // The agent was deleted meanwhile, and its snapshots before this one was there.
+        await snapshots.remove(agentId, row.id);
+        await sweepNow(agent.orgId);
+        throw notFound();
       });
     },
 
@@ -97,9 +110,17 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
       const target = await editable(p, toAgentId);
       const volumeDir = await volumeOf(target);
       const room = { maxBytes: Math.max(maxBytes, snapshot.bytes * 2), maxEntries: ENTRIES_MAX };
-      await host.quiesce(target.id, 'stopped', () =>
-        store.restore(storeOf(orgId), volumeDir, snapshot.chunks, room),
-      );
+      inUse.add(snapshot);
+      try {
+        await host.quiesce(target.id, 'stopped', async () => {
+          // It may have been deleted before it was in use, or while this waited.
+          await existing(agentId, id);
+          await store.restore(storeOf(orgId), volumeDir, snapshot.chunks, room);
+        });
+      } finally {
+        inUse.delete(snapshot);
+        if (!(await snapshots.get(agentId, id))) await sweep(orgId);
+      }
       return snapshot;
     },
 

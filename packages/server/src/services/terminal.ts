@@ -1,5 +1,6 @@
 import type { SandboxProcess, SandboxProcessExit } from '../domain/ports/sandbox-control.ts';
 import type { TerminalEnd, TerminalView, TerminalViewer } from './api.ts';
+import { KeptBytes } from '../domain/kept-bytes.ts';
 
 /** What a client that was away for a moment can have again. */
 const KEPT_BYTES = 256 * 1024;
@@ -16,8 +17,7 @@ export class Terminal implements TerminalView {
   readonly over: Promise<void>;
   readonly #process: SandboxProcess;
   readonly #graceMs: number;
-  #kept: Buffer[] = [];
-  #keptBytes = 0;
+  readonly #kept = new KeptBytes(KEPT_BYTES);
   /** Of all output so far. */
   #written = 0;
   #viewer: TerminalViewer | null = null;
@@ -46,12 +46,12 @@ export class Terminal implements TerminalView {
     this.#viewer = viewer;
     if (this.#grace) clearTimeout(this.#grace);
     this.#grace = null;
-    const first = this.#written - this.#keptBytes;
+    const first = this.#written - this.#kept.bytes;
     const offset = Math.min(Math.max(after, first), this.#written);
     // Told first, so that the client knows where the bytes belong that follow.
     queueMicrotask(() => {
       if (this.#viewer !== viewer) return;
-      const missed = Buffer.concat(this.#kept).subarray(offset - (this.#written - this.#keptBytes));
+      const missed = this.#kept.whole().subarray(offset - (this.#written - this.#kept.bytes));
       if (missed.length > 0) viewer.write(missed);
       if (this.#exit) this.#told(this.#exit);
     });
@@ -96,10 +96,7 @@ export class Terminal implements TerminalView {
 
   #take(bytes: Buffer): void {
     this.#written += bytes.length;
-    this.#kept.push(bytes);
-    this.#keptBytes += bytes.length;
-    while (this.#keptBytes - this.#kept[0]!.length >= KEPT_BYTES)
-      this.#keptBytes -= this.#kept.shift()!.length;
+    this.#kept.add(bytes);
     this.#viewer?.write(bytes);
   }
 
@@ -128,7 +125,7 @@ export class Terminal implements TerminalView {
     if (!this.#exit) this.#process.kill('SIGKILL');
     this.#process.stdin.destroy();
     this.#process.stdout.destroy();
-    this.#kept = [];
+    this.#kept.clear();
     this.#finish();
   }
 }

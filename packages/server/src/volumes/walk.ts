@@ -18,6 +18,9 @@ const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_NOCTTY, O_RDONLY } = constants;
 /** A folder in a folder and so on costs a descriptor each while an archive is written. */
 export const MAX_DEPTH = 256;
 
+const EARLIEST_MS = Date.UTC(1000, 0, 1);
+const LATEST_MS = Date.UTC(9999, 11, 31, 23, 59, 59);
+
 /** Refers to what a descriptor of this process has open. */
 export const fdPath = (fd: number): string => `/proc/self/fd/${fd}`;
 
@@ -91,10 +94,16 @@ export function entryOf(name: Buffer, stats: BigIntStats, folderFd: number | nul
     type,
     sizeBytes: type === 'file' ? Number(stats.size) : 0,
     mode: Number(stats.mode & 0o777n),
-    modifiedAt: new Date(Number(stats.mtimeMs)),
+    modifiedAt: dateOf(stats.mtimeNs),
     target: type === 'link' && folderFd !== null ? targetOf(folderFd, name) : null,
     version: `${stats.ino.toString(36)}-${stats.size.toString(36)}-${stats.mtimeNs.toString(36)}`,
   };
+}
+
+/** A program sets the time that it likes, and file systems keep years that neither a date nor HTTP can tell. */
+function dateOf(mtimeNs: bigint): Date {
+  const ms = Number(mtimeNs / 1_000_000n);
+  return new Date(Math.min(Math.max(ms, EARLIEST_MS), LATEST_MS));
 }
 
 function typeOf(stats: BigIntStats): VolumeEntry['type'] {
@@ -137,6 +146,12 @@ export function told(error: unknown): unknown {
     case 'ENOTDIR':
     case 'ELOOP':
       return missing();
+    case 'EISDIR':
+    case 'ENOTEMPTY':
+    case 'EEXIST':
+      return conflict('A program in the sandbox changed it meanwhile; try again.');
+    case 'EMLINK':
+      return conflict('The folder holds as many folders as the file system allows.');
     case 'ENAMETOOLONG':
       return new DomainError('invalid_request', 'path: a name may have at most 255 bytes', {
         details: [{ path: 'path', message: 'a name may have at most 255 bytes' }],

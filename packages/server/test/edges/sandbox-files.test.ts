@@ -1,11 +1,20 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
+import { limits } from '../../src/domain/limits.ts';
 import { tarHeader } from '../../src/domain/tar.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
 import { edgeWorld, until } from '../support/edge-world.ts';
@@ -347,4 +356,63 @@ test('a key of scope use reads and writes nothing; a foreign one finds nothing, 
     );
   }
   assert.equal(await (await ask('GET', '/digits')).text(), '0123456789');
+});
+
+test('uploads that are under way together have no more room than one', async () => {
+  const put = (name: string) =>
+    request(`${origin}/sandbox/${world.agent.id}/files/${name}`, {
+      method: 'PUT',
+      headers: { authorization: `Bearer ${world.keys.owner}` },
+    });
+  const statusOf = (upload: ReturnType<typeof put>) =>
+    new Promise<number>((resolve, reject) =>
+      upload.once('error', reject).once('response', (reply) => {
+        reply.resume();
+        resolve(reply.statusCode!);
+      }),
+    );
+  const half = Buffer.alloc(30 * 1024 * 1024);
+  const first = put('first-half');
+  const firstStatus = statusOf(first);
+  firstStatus.catch(() => {});
+  first.write(half);
+  const staging = join(world.volumesDir, world.agent.id, 'staging');
+  const arrived = () =>
+    existsSync(staging) &&
+    readdirSync(staging).some((name) => {
+      const { size } = statSync(join(staging, name, 'it'), { throwIfNoEntry: false }) ?? { size: 0 };
+      return size === half.length;
+    });
+  await until('the first has arrived', arrived);
+  const second = put('second-half');
+  const secondStatus = statusOf(second);
+  second.end(half);
+  assert.equal(await secondStatus, 413);
+  first.end();
+  assert.equal(await firstStatus, 201);
+  assert.equal((await ask('DELETE', '/first-half')).status, 204);
+});
+
+test('only so many archives of an agent are read at once, since each holds descriptors', async () => {
+  writeFileSync(join(workspace, 'large'), Buffer.alloc(30 * 1024 * 1024));
+  const readers = Array.from({ length: limits.archivesPerAgent }, () => {
+    const socket = connect(Number(new URL(origin).port), '127.0.0.1');
+    socket.pause();
+    socket.write(
+      `GET /sandbox/${world.agent.id}/files/?archive=tar HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${world.keys.owner}\r\n\r\n`,
+    );
+    return socket;
+  });
+  /** Asks until it is answered so. */
+  const answered = async (status: number) => {
+    for (let tries = 0; tries < 200; tries += 1) {
+      const reply = await ask('GET', '/?archive=tar');
+      await reply.body?.cancel();
+      if (reply.status === status) return reply;
+    }
+    throw new Error(`It was never answered with ${status}.`);
+  };
+  assert.equal((await answered(429)).headers.get('retry-after'), '5');
+  for (const socket of readers) socket.destroy();
+  await answered(200);
 });

@@ -69,7 +69,7 @@ async function streamed(call: ExecCall): Promise<Answer> {
           { ...input, onStart },
           async (stream, bytes) => {
             output.add(stream, bytes);
-            for (const data of output.parts(stream)) sink.send(stream, { data, encoding });
+            for (const data of output.text(stream, bytes)) sink.send(stream, { data, encoding });
             await sink.drained();
           },
           gone,

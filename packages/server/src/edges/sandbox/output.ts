@@ -1,4 +1,7 @@
+import { KeptBytes } from '../../domain/kept-bytes.ts';
+
 export type Encoding = 'utf-8' | 'base64';
+
 type Name = 'stdout' | 'stderr';
 
 /** Turns the output of a command into text: for a stream part by part, and up to a limit as a whole. */
@@ -6,9 +9,10 @@ export function createOutput(encoding: Encoding, maxBytes: number) {
   const both = { stdout: new Output(encoding, maxBytes), stderr: new Output(encoding, maxBytes) };
   return {
     add: (name: Name, bytes: Buffer) => both[name].add(bytes),
-    /** What has come since the last call, as text that stands alone. */
-    parts: (name: Name): string[] => both[name].parts(false),
-    rest: (name: Name): string[] => both[name].parts(true),
+    /** As text that stands alone. */
+    text: (name: Name, bytes: Buffer): string[] => both[name].text(bytes),
+    /** What waited for more. */
+    rest: (name: Name): string[] => both[name].text(null),
     end: () => ({
       stdout: both.stdout.whole(),
       stderr: both.stderr.whole(),
@@ -22,10 +26,7 @@ class Output {
   isCut = false;
   readonly #encoding: Encoding;
   readonly #maxBytes: number;
-  readonly #kept: Buffer[] = [];
-  #keptBytes = 0;
-  /** Waits to be told. */
-  #waiting: Buffer[] = [];
+  readonly #kept = new KeptBytes();
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
   constructor(encoding: Encoding, maxBytes: number) {
@@ -34,28 +35,23 @@ class Output {
   }
 
   add(bytes: Buffer): void {
-    this.#waiting.push(bytes);
-    const room = this.#maxBytes - this.#keptBytes;
+    const room = this.#maxBytes - this.#kept.bytes;
     if (bytes.length > room) this.isCut = true;
     if (room <= 0) return;
-    const kept = bytes.subarray(0, room);
-    this.#kept.push(kept);
-    this.#keptBytes += kept.length;
+    this.#kept.add(bytes.subarray(0, room));
   }
 
   /** A character that is cut by the end of a piece waits for the rest of it. */
-  parts(isLast: boolean): string[] {
-    const bytes = Buffer.concat(this.#waiting);
-    this.#waiting = [];
+  text(bytes: Buffer | null): string[] {
     const text =
       this.#encoding === 'base64'
-        ? bytes.toString('base64')
-        : this.#decoder.decode(bytes, { stream: !isLast });
+        ? (bytes?.toString('base64') ?? '')
+        : this.#decoder.decode(bytes ?? Buffer.alloc(0), { stream: bytes !== null });
     return text === '' ? [] : [text];
   }
 
   whole(): string {
-    const bytes = Buffer.concat(this.#kept);
+    const bytes = this.#kept.whole();
     return bytes.toString(this.#encoding === 'base64' ? 'base64' : 'utf8');
   }
 }
