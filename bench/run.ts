@@ -11,8 +11,18 @@ import { idleMemory } from './measure/idle-memory.ts';
 import { latency } from './measure/latency.ts';
 import { longConversation } from './measure/long-conversation.ts';
 import { manyStreams } from './measure/many-streams.ts';
+import { neighbours } from './measure/neighbours.ts';
+import { sandboxLive } from './measure/sandbox-live.ts';
+import { sandboxStart } from './measure/sandbox-start.ts';
 import { secondStart } from './measure/second-start.ts';
 import { throughput } from './measure/throughput.ts';
+
+/** These start what they need themselves, before anything else runs. */
+const alone: Record<string, () => Promise<Figure[]>> = {
+  'sandbox-start': sandboxStart,
+  'sandbox-live': sandboxLive,
+  neighbours,
+};
 
 /** In this order: what needs a fresh service comes first, what fills its memory last. */
 const measurements: Record<string, (world: World) => Promise<Figure[]>> = {
@@ -27,8 +37,10 @@ const measurements: Record<string, (world: World) => Promise<Figure[]>> = {
   'second-start': secondStart,
 };
 
+const names = [...Object.keys(alone), ...Object.keys(measurements)];
+
 const usage = `Usage: npm run bench -- [--json] [name …]
-Names: ${Object.keys(measurements).join(', ')} (without one: all)
+Names: ${names.join(', ')} (without one: all)
 `;
 
 /** A bench that hangs must not hold its caller: everything that it started ends with this process. */
@@ -36,8 +48,8 @@ const MAX_MS = 15 * 60_000;
 
 async function main(argv: string[]): Promise<number> {
   const asJson = argv.includes('--json');
-  const names = argv.filter((word) => word !== '--json');
-  const unknown = names.find((name) => !Object.hasOwn(measurements, name));
+  const asked = argv.filter((word) => word !== '--json');
+  const unknown = asked.find((name) => !names.includes(name));
   if (unknown !== undefined) {
     process.stderr.write(`There is no measurement "${unknown}".\n${usage}`);
     return 2;
@@ -46,7 +58,21 @@ async function main(argv: string[]): Promise<number> {
     process.stderr.write('The bench takes too long and is ended.\n');
     process.exit(1);
   }, MAX_MS).unref();
+  const isAsked = ([name]: [string, unknown]) => asked.length === 0 || asked.includes(name);
   const facts = machine(tmpdir());
+  const figures: Figure[] = [];
+  for (const [name, measure] of Object.entries(alone).filter(isAsked)) {
+    process.stderr.write(`${name} …\n`);
+    figures.push(...(await measure()));
+  }
+  const shared = Object.entries(measurements).filter(isAsked);
+  if (shared.length > 0) figures.push(...(await inOneWorld(shared)));
+  const report = asJson ? `${JSON.stringify({ machine: facts, figures }, null, 2)}\n` : table(facts, figures);
+  process.stdout.write(report);
+  return 0;
+}
+
+async function inOneWorld(asked: [string, (world: World) => Promise<Figure[]>][]): Promise<Figure[]> {
   const figures: Figure[] = [];
   const world = await openWorld();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
@@ -54,8 +80,7 @@ async function main(argv: string[]): Promise<number> {
   }
   try {
     await world.warmUp(world.agentId, 200);
-    for (const [name, measure] of Object.entries(measurements)) {
-      if (names.length > 0 && !names.includes(name)) continue;
+    for (const [name, measure] of asked) {
       process.stderr.write(`${name} …\n`);
       figures.push(...(await measure(world)));
     }
@@ -67,9 +92,7 @@ async function main(argv: string[]): Promise<number> {
     if (noise.length > 0) process.stderr.write(`The service logged:\n${noise.slice(0, 20).join('\n')}\n`);
     await world.end();
   }
-  const report = asJson ? `${JSON.stringify({ machine: facts, figures }, null, 2)}\n` : table(facts, figures);
-  process.stdout.write(report);
-  return 0;
+  return figures;
 }
 
 process.exitCode = await main(process.argv.slice(2));

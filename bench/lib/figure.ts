@@ -19,6 +19,8 @@ export interface Figure {
   /** The same work by the bare wire client in a plain process, where there is such a thing. */
   floor: number | null;
   ratioToFloor: number | null;
+  /** Why there is no value; null when there is one. */
+  missing: string | null;
 }
 
 export interface FigureOptions {
@@ -50,7 +52,13 @@ export function figure(
     isMet: target && isMet(value, target),
     floor,
     ratioToFloor: floor === null || floor === 0 ? null : value / floor,
+    missing: null,
   };
+}
+
+/** What could not be measured here, with the reason. */
+export function notMeasured(name: string, unit: string, missing: string): Figure {
+  return { ...figure(name, unit, []), missing };
 }
 
 function isMet(value: number, target: Target): boolean {

@@ -1,7 +1,7 @@
 import type { Figure } from './figure.ts';
 import type { Machine } from './machine.ts';
 
-const columns = ['figure', 'median', 'spread', 'target', '', 'floor', '× floor'];
+const columns = ['figure', 'median', 'spread', 'n', 'target', '', 'floor', '× floor'];
 
 /** The report for people. */
 export function table(facts: Machine, figures: readonly Figure[]): string {
@@ -17,12 +17,14 @@ export function table(facts: Machine, figures: readonly Figure[]): string {
 }
 
 function row(entry: Figure): string[] {
-  const { name, unit, value, min, max, samples, target, isMet, floor, ratioToFloor } = entry;
+  const { name, unit, value, min, max, samples, target, isMet, floor, ratioToFloor, missing } = entry;
+  if (missing !== null) return [name, missing, '', '', '', '', '', ''];
   return [
     name,
     `${round(value)} ${unit}`.trim(),
     samples > 1 ? `${round(min)} – ${round(max)}` : '',
-    target ? `${target.kind === 'at most' ? '≤' : '≥'} ${target.value}` : '',
+    String(samples),
+    target ? `${target.kind === 'at most' ? '≤' : '≥'} ${round(target.value)}` : '',
     isMet === null ? '' : isMet ? 'ok' : 'MISSED',
     floor === null ? '' : round(floor),
     ratioToFloor === null ? '' : round(ratioToFloor),

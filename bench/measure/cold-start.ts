@@ -1,10 +1,10 @@
+import { deployed } from '../lib/agents.ts';
 import { atMost, figure } from '../lib/figure.ts';
 import type { Figure } from '../lib/figure.ts';
 import { messageOf } from '../lib/script.ts';
 import type { World } from '../lib/world.ts';
 
 const ROUNDS = 7;
-const DEADLINE_MS = 30_000;
 
 /** The first message of an agent that has no sandbox, to its first token. Its deployment is ready before. */
 export async function coldStart(world: World): Promise<Figure[]> {
@@ -21,15 +21,4 @@ export async function coldStart(world: World): Promise<Figure[]> {
   }
   for (const agentId of agents) await world.client.json('DELETE', `/v1/agents/${agentId}`);
   return [figure('Cold sandbox to first token', 'ms', firstMs, { target: atMost(400) })];
-}
-
-async function deployed(world: World, agentId: string): Promise<void> {
-  type Page = { deployments: { status: string }[] };
-  const endMs = Date.now() + DEADLINE_MS;
-  for (;;) {
-    const page = await world.client.json<Page>('GET', `/v1/agents/${agentId}/deployments`);
-    if (page.deployments[0]?.status === 'ready') return;
-    if (Date.now() > endMs) throw new Error(`Not deployed: ${JSON.stringify(page)}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }
