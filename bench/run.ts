@@ -75,9 +75,6 @@ async function main(argv: string[]): Promise<number> {
 async function inOneWorld(asked: [string, (world: World) => Promise<Figure[]>][]): Promise<Figure[]> {
   const figures: Figure[] = [];
   const world = await openWorld();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => void world.end().finally(() => process.exit(1)));
-  }
   try {
     await world.warmUp(world.agentId, 200);
     for (const [name, measure] of asked) {

@@ -37,6 +37,9 @@ export async function openWorld(env: Record<string, string> = {}): Promise<World
     for (const child of children) await child.end();
     rmSync(dir, { recursive: true, force: true });
   };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => void end().finally(() => process.exit(1)));
+  }
   try {
     const model = startChild('./model-process.ts', [socket]);
     children.push(model);

@@ -10,6 +10,7 @@ import type { World } from '../lib/world.ts';
 
 const ROUNDS = 2;
 const MESSAGES = 100;
+const MAX_MS = 10_000;
 /** Until the attack is in full swing. */
 const LEAD_MS = 1_000;
 const SCRIPT = { tokens: 20, firstMs: 5, gapMs: 2 };
@@ -54,6 +55,9 @@ async function beside(world: World, hostileId: string, name: string, scripts: st
     }
   }
   const p99Ms = quantile(alone, 0.99);
+  process.stderr.write(
+    `  ${name}: alone ${p99Ms.toFixed(0)}, beside ${quantile(together, 0.99).toFixed(0)} ms (p99)\n`,
+  );
   return [
     figure(`Turn beside an agent that is after ${name}, p50`, 'ms', quantile(together, 0.5), {
       floor: quantile(alone, 0.5),
@@ -69,6 +73,7 @@ async function turnsMs(world: World): Promise<number[]> {
   const { totalMs } = await runLoad(world, {
     script: SCRIPT,
     messages: MESSAGES,
+    maxMs: MAX_MS,
     conversations: 1,
     isStreamed: false,
   });
