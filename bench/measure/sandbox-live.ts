@@ -89,8 +89,6 @@ async function crowdFigures(world: World): Promise<Figure[]> {
   const right = answers.filter(({ stdout }, index) => stdout.trim() === agents[index]);
   const answeredMs = performance.now() - startMs;
   await new Promise((resolve) => setTimeout(resolve, IDLE_MS));
-        '\n',
-    );
   const known = new Set(before.sandbox);
   const all = servicePids(world.service.pid).sandbox.filter((pid) => !known.has(pid));
   const harness = all.filter((pid) => !/^(bwrap|sh)$/.test(readProcess(pid)?.name ?? ''));

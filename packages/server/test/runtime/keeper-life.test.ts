@@ -46,6 +46,20 @@ test('a sandbox with a turn in it is not frozen, however long the turn takes', a
   await until('it is frozen after it', () => frozen === 1);
 });
 
+test('a sandbox that was started before the first message stays until its agent is another node’s', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { driver, runtime } = await world.replica();
+  const { state, sandboxId } = await runtime.host.start(world.agentId);
+  assert.equal(state, 'running');
+  await runtime.reconcile();
+  assert.ok(driver.live.has(sandboxId!), 'nobody else has the agent');
+  const other = await world.replica();
+  await world.db.sql`update agents set node_id = ${other.nodeId} where id = ${world.agentId}`;
+  await runtime.reconcile();
+  assert.ok(!driver.live.has(sandboxId!));
+});
+
 test('what is on the host without a row, or in a row without being on the host, is found and ended', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());
