@@ -23,10 +23,11 @@ export function pssMb(pids: readonly number[]): number {
 
 /**
  * Kernel memory (page tables, stacks, sockets, namespaces) that the cgroups of these processes are charged for, in MB; each
- * group counts once. Groups of version 1 and 2 have it in different files; zero where there is none.
+ * group counts once, that of this process never. Groups of version 1 and 2 have it in different files; zero where there is none.
  */
 export function kernelMb(pids: readonly number[]): number {
   const bytes = new Map(pids.flatMap(groupKernelBytes));
+  for (const [own] of groupKernelBytes(process.pid)) bytes.delete(own);
   return [...bytes.values()].reduce((sum, of) => sum + of, 0) / 1_000_000;
 }
 

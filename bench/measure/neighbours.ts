@@ -2,7 +2,8 @@ import { deployed, execIn } from '../lib/agents.ts';
 import { atMost, figure } from '../lib/figure.ts';
 import type { Figure } from '../lib/figure.ts';
 import { attacks, beHostile } from '../lib/hostile.ts';
-import { runLoad } from '../lib/load.ts';
+import type { Answered } from '../lib/client.ts';
+import { messageOf } from '../lib/script.ts';
 import { watchPeakRssMb } from '../lib/memory.ts';
 import { largest, quantile, smallest } from '../lib/stats.ts';
 import { openWorld } from '../lib/world.ts';
@@ -11,6 +12,8 @@ import type { World } from '../lib/world.ts';
 const ROUNDS = 2;
 const MESSAGES = 100;
 const MAX_MS = 10_000;
+/** Then the next conversation begins. */
+const TURNS = 20;
 /** Until the attack is in full swing. */
 const LEAD_MS = 1_000;
 const SCRIPT = { tokens: 20, firstMs: 5, gapMs: 2 };
@@ -37,17 +40,17 @@ export async function neighbours(): Promise<Figure[]> {
 }
 
 async function beside(world: World, hostileId: string, name: string, scripts: string[]): Promise<Figure[]> {
-  const alone: number[] = [];
-  const together: number[] = [];
+  const alone: Turns = { ms: [], failed: 0 };
+  const together: Turns = { ms: [], failed: 0 };
   const peaksMb: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
-    alone.push(...(await turnsMs(world)));
+    await talk(world, alone);
     await execIn(world, hostileId, ['true']);
     const peak = watchPeakRssMb(world.service.pid);
     const hostility = beHostile(world, hostileId, scripts);
     try {
       await new Promise((resolve) => setTimeout(resolve, LEAD_MS));
-      together.push(...(await turnsMs(world)));
+      await talk(world, together);
     } finally {
       await hostility.end();
       peaksMb.push(peak.stop());
@@ -55,30 +58,50 @@ async function beside(world: World, hostileId: string, name: string, scripts: st
   }
   // Lowest, highest and number are those of the turns beside it.
   const turns = (share: number, target: boolean): Figure => {
-    const floor = quantile(alone, share);
+    const floor = quantile(alone.ms, share);
     const title = `Turn beside an agent that is after ${name}, p${share * 100}`;
     const own = figure(
       title,
       'ms',
-      quantile(together, share),
+      quantile(together.ms, share),
       target ? { floor, target: atMost(2 * floor) } : { floor },
     );
-    return { ...own, min: smallest(together), max: largest(together), samples: together.length };
+    return { ...own, min: smallest(together.ms), max: largest(together.ms), samples: together.ms.length };
   };
-  return [
+  const figures = [
     turns(0.5, false),
     turns(0.99, true),
+    figure(`Turns beside ${name} that failed`, '', together.failed, {
+      target: atMost(0),
+      floor: alone.failed,
+    }),
     figure(`Service beside ${name}, peak resident memory`, 'MB', peaksMb, { target: atMost(250) }),
   ];
+  for (const { name, value, floor } of figures)
+    process.stderr.write(
+      `  ${name}: ${value.toFixed(0)}${floor === null ? '' : ` (alone ${floor.toFixed(0)})`}\n`,
+    );
+  return figures;
 }
 
-async function turnsMs(world: World): Promise<number[]> {
-  const { totalMs } = await runLoad(world, {
-    script: SCRIPT,
-    messages: MESSAGES,
-    maxMs: MAX_MS,
-    conversations: 1,
-    isStreamed: false,
-  });
-  return totalMs;
+interface Turns {
+  ms: number[];
+  failed: number;
+}
+
+/** One message after another. A turn that fails is counted: it is what a neighbour must not bring about. */
+async function talk(world: World, into: Turns): Promise<void> {
+  const endMs = Date.now() + MAX_MS;
+  let conversationId: string | null = null;
+  for (let sent = 0; sent < MESSAGES && Date.now() < endMs; sent += 1) {
+    try {
+      const answer: Answered = await world.client.send(world.agentId, conversationId, messageOf(SCRIPT));
+      into.ms.push(answer.totalMs);
+      conversationId = sent % TURNS === TURNS - 1 ? null : answer.conversationId;
+    } catch (error) {
+      process.stderr.write(`  ${String(error)}\n`);
+      into.failed += 1;
+      conversationId = null;
+    }
+  }
 }

@@ -93,24 +93,26 @@ async function crowdFigures(world: World): Promise<Figure[]> {
   const all = servicePids(world.service.pid).sandbox.filter((pid) => !known.has(pid));
   const harness = all.filter((pid) => !/^(bwrap|sh)$/.test(readProcess(pid)?.name ?? ''));
   const beyond = all.filter((pid) => !harness.includes(pid));
+  const harnessMb = pssMb(harness) / CROWD;
+  const beyondMb = pssMb(beyond) / CROWD;
+  const kernel = kernelMb(all) / CROWD;
   const grownMb = (rssMb([world.service.pid]) - serviceMb) / CROWD;
   const stopMs = performance.now();
   await Promise.all(agents.map((id) => world.client.json('POST', `/sandbox/${id}/stop`)));
   const stoppedMs = performance.now() - stopMs;
-  const each = (mb: number) => mb / CROWD;
   return [
     figure(`${CROWD} agents started at once, sandboxes that answer`, '', right.length, {
       target: { kind: 'at least', value: CROWD },
     }),
     figure(`${CROWD} agents started at once, all running`, 'ms', runningMs),
     figure(`${CROWD} agents started at once, all answered a command`, 'ms', answeredMs),
-    figure('Idle agent, proportional memory, harness', 'MB', each(pssMb(harness))),
-    figure('Idle agent beyond its harness: sandbox and service', 'MB', each(pssMb(beyond)) + grownMb, {
+    figure('Idle agent, proportional memory, harness', 'MB', harnessMb),
+    figure('Idle agent beyond its harness: sandbox and service', 'MB', beyondMb + grownMb, {
       target: atMost(12),
     }),
-    figure('— of it the sandbox’s own processes', 'MB', each(pssMb(beyond))),
+    figure('— of it the sandbox’s own processes', 'MB', beyondMb),
     figure('— of it the service’s growth', 'MB', grownMb),
-    figure('Kernel memory of the group, harness included', 'MB', each(kernelMb(all))),
+    figure('Kernel memory of the group, harness included', 'MB', kernel),
     figure(`${CROWD} agents stopped at once`, 'ms', stoppedMs),
   ];
 }
