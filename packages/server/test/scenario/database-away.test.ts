@@ -25,14 +25,16 @@ async function startPostgres(): Promise<EmbeddedServer & { end(): Promise<void> 
 class Passage {
   readonly #sockets = new Set<Socket>();
   readonly #server: Server;
+  #isSilent = false;
 
   private constructor(target: string) {
     this.#server = createServer((client) => {
+      this.#sockets.add(client);
+      client.on('error', () => undefined);
+      if (this.#isSilent) return;
       const database = connect(target);
-      for (const socket of [client, database]) {
-        this.#sockets.add(socket);
-        socket.on('error', () => undefined);
-      }
+      this.#sockets.add(database);
+      database.on('error', () => undefined);
       client.pipe(database).pipe(client);
     });
   }
@@ -49,6 +51,7 @@ class Passage {
 
   /** What is asked arrives nowhere, and nothing tells of that. */
   fallSilent(): void {
+    this.#isSilent = true;
     for (const socket of this.#sockets) socket.unpipe().pause();
   }
 

@@ -97,6 +97,8 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
       stopping.abort();
       await end(current, server);
       await keeper;
+      // Of one that was killed, the children end by themselves, a moment later.
+      await clearStale(server.clusterDir, server.options.socketDir);
     },
   };
 }
@@ -226,7 +228,14 @@ async function tryToConnect(connection: Connection): Promise<Error | null> {
 }
 
 async function query(connection: Connection, text: string): Promise<Error | null> {
-  const sql = postgres({ ...connection, max: 1, connect_timeout: 10, onnotice: () => {} });
+  const sql = postgres({
+    ...connection,
+    max: 1,
+    connect_timeout: 10,
+    onnotice: () => {},
+    // Its own question about types has nobody who handles its failure: that would end the process.
+    fetch_types: false,
+  });
   try {
     await sql.unsafe(text);
     return null;
