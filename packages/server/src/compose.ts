@@ -27,6 +27,7 @@ import { openRepos } from './repos/open-repos.ts';
 import { createRuntime, type Runtime } from './runtime/runtime.ts';
 import { isolationProblem } from './sandbox/minimum.ts';
 import { volumeSwap } from './sandbox/volume-swap.ts';
+import { createAcpSessions } from './services/acp-sessions.ts';
 import { createAgents } from './services/agents.ts';
 import { createApiKeys } from './services/api-keys.ts';
 import { createAuth } from './services/auth.ts';
@@ -56,6 +57,7 @@ import { createSnapshots } from './services/snapshots.ts';
 import { createTerminals } from './services/terminals.ts';
 import { createTurnHistory } from './services/turn-history.ts';
 import { createUrlGuard } from './services/url-guard.ts';
+import { createAcpSessionStore } from './store/acp-sessions.ts';
 import { createAgentStore } from './store/agents.ts';
 import { createApiKeyStore } from './store/api-keys.ts';
 import type { Database } from './store/database.ts';
@@ -295,6 +297,13 @@ export async function compose(
     snapshotsDir: config.paths.snapshots,
     diskBytes: config.sandbox.diskMb * 1024 * 1024,
   });
+  const conversations = createConversations({ db, ...stores, cursors, life });
+  const acpSessions = createAcpSessions({
+    ...stores,
+    acpSessions: createAcpSessionStore(db),
+    conversations,
+    cursors,
+  });
   const services = {
     auth,
     agents,
@@ -319,7 +328,7 @@ export async function compose(
     }),
     terminals,
     snapshots,
-    conversations: createConversations({ db, ...stores, cursors, life }),
+    conversations,
     runs: createRuns({
       db,
       ...stores,
@@ -334,6 +343,7 @@ export async function compose(
     events: createEvents({ db, hub, outcomes, cursors, log }),
     rateLimit,
     idempotency,
+    acpSessions,
   };
 
   const app = createApp(services, {
@@ -370,7 +380,8 @@ export async function compose(
       purge = setInterval(() => {
         idempotency
           .purge()
-          .catch((error: unknown) => log.warn('Old answers could not be purged.', { error }));
+          .then(() => acpSessions.purge())
+          .catch((error: unknown) => log.warn('Old answers and sessions could not be purged.', { error }));
       }, HOUR_MS).unref();
     },
     stop(graceMs, mayLeave = false) {

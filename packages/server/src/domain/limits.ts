@@ -25,6 +25,8 @@ export const limits = {
   queuedRunsPerConversation: 100,
   sseHeartbeatMs: 15_000,
   deltaRetentionHours: 24,
+  /** After so long a session in which nothing was said is forgotten. */
+  acpUnusedSessionDays: 7,
   snapshotsPerAgent: 50,
   /** That are read at once, of an agent and of all. */
   archivesPerAgent: 4,

@@ -37,6 +37,7 @@ export interface Services {
   events: EventsService;
   rateLimit: RateLimitService;
   idempotency: IdempotencyService;
+  acpSessions: AcpSessionsService;
 }
 
 export interface Caller extends Principal {
@@ -314,11 +315,34 @@ export interface ConversationsService {
   messages(p: Principal, id: string, query: PageQuery): Promise<Page<Message>>;
 }
 
+/** A session of the Agent Client Protocol: a conversation, or one to be that nothing was said in yet. */
+export interface AcpSession {
+  id: string;
+  /** The client's working folder, which is no folder of ours; `/workspace` for what began elsewhere. */
+  cwd: string;
+  /** `''` while nothing was said. */
+  title: string;
+  /** Null while nothing was said. */
+  lastMessageAt: Date | null;
+}
+
+export interface AcpSessionsService {
+  /** The conversation of its id begins with the first message (`SendInput.mayBegin`). */
+  create(p: Principal, agentId: string, input: { cwd: string }): Promise<AcpSession>;
+  get(p: Principal, agentId: string, id: string): Promise<AcpSession>;
+  /** Newest first, those in which something was said; `cwd` null: of every folder. */
+  list(p: Principal, agentId: string, cwd: string | null, query: PageQuery): Promise<Page<AcpSession>>;
+  /** Also when there is none. Needs the scope `edit` once something was said. */
+  remove(p: Principal, agentId: string, id: string): Promise<void>;
+}
+
 export type OnBusy = 'enqueue' | 'interrupt' | 'reject';
 
 export interface SendInput {
   agentId: string;
   conversationId: string | null;
+  /** When there is no conversation `conversationId` yet, it begins with this message. */
+  mayBegin?: boolean;
   content: string;
   onBusy: OnBusy;
   /** Which surface it came by: `api`, later `slack`, `a2a` … */

@@ -11,6 +11,7 @@ import type { AgentStore } from '../store/agents.ts';
 import type { Database } from '../store/database.ts';
 import { findPermission, respondPermission } from '../store/permissions.ts';
 import { acceptRun, type Refusal } from '../store/run-life.ts';
+import { isUniqueViolation } from '../store/errors.ts';
 import { assistantMessage, findRun, listRuns } from '../store/runs.ts';
 import type { Accepted, RunOutcome, RunsService, SendInput } from './api.ts';
 import { budgetExceeded } from './budget-exceeded.ts';
@@ -91,31 +92,42 @@ export function createRuns(deps: RunsDependencies): RunsService {
       const at = new Date();
       const events = acceptEvents(input, { conversationId, runId, messageId, at });
       const place = { conversationId, orgId: p.orgId, agentId: input.agentId };
-      // Inside a transaction of the caller's the run may begin after the commit only.
-      const claimant = db.inTransaction ? null : life.offer();
-      const accepted = await acceptRun(db, {
-        ...place,
-        isNewConversation: input.conversationId === null,
-        title: titleOf(input.content),
-        source: input.source,
-        keyId: p.keyId,
-        idempotency: input.idempotency,
-        onBusy: input.onBusy,
-        runId,
-        messageId,
-        content: input.content,
-        at,
-        events,
-        maxQueued: limits.queuedRunsPerConversation,
-        maxAgents: deps.maxActiveAgents,
-        claimant,
-      }).catch((error: unknown) => {
-        // A claim whose answer was lost is found by the upkeep, like that of any other claim.
-        if (claimant) life.take(null);
-        throw error;
-      });
+      const accept = async (isNewConversation: boolean) => {
+        // Inside a transaction of the caller's the run may begin after the commit only.
+        const claimant = db.inTransaction ? null : life.offer();
+        const accepted = await acceptRun(db, {
+          ...place,
+          isNewConversation,
+          title: titleOf(input.content),
+          source: input.source,
+          keyId: p.keyId,
+          idempotency: input.idempotency,
+          onBusy: input.onBusy,
+          runId,
+          messageId,
+          content: input.content,
+          at,
+          events,
+          maxQueued: limits.queuedRunsPerConversation,
+          maxAgents: deps.maxActiveAgents,
+          claimant,
+        }).catch((error: unknown) => {
+          // A claim whose answer was lost is found by the upkeep, like that of any other claim.
+          if (claimant) life.take(null);
+          throw error;
+        });
+        if (claimant && !(accepted.result === 'accepted' && accepted.claim)) life.take(null);
+        return accepted;
+      };
+      let accepted = await accept(input.conversationId === null);
+      if (accepted.result === 'not_found' && input.mayBegin) {
+        accepted = await accept(true).catch((error: unknown) => {
+          // Somebody else's conversation has this id, or had it; or it has begun at this very moment.
+          if (isUniqueViolation(error)) return accept(false);
+          throw error;
+        });
+      }
       const claim = accepted.result === 'accepted' ? accepted.claim : null;
-      if (claimant && !claim) life.take(null);
       if (accepted.result === 'replayed') {
         return {
           runId: accepted.runId,

@@ -9,3 +9,8 @@ export function asUnavailable(error: unknown): DomainError | null {
     cause: error,
   });
 }
+
+/** PostgreSQL's `unique_violation`: there is a row of this key already. */
+export function isUniqueViolation(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === '23505';
+}

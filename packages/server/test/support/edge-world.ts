@@ -11,7 +11,9 @@ import type { App, AppOptions } from '../../src/edges/app.ts';
 import { createApp } from '../../src/edges/app.ts';
 import type { Listener, Mount } from '../../src/edges/listener.ts';
 import { createListener } from '../../src/edges/listener.ts';
+import { createAcpSessions } from '../../src/services/acp-sessions.ts';
 import type { Services } from '../../src/services/api.ts';
+import { createAcpSessionStore } from '../../src/store/acp-sessions.ts';
 import type { RateLimit } from '../../src/services/gcra.ts';
 import type { Idempotency } from '../../src/services/idempotency.ts';
 import { createOpenFollows } from '../../src/services/open-follows.ts';
@@ -145,6 +147,12 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     ...core,
     rateLimit,
     idempotency,
+    acpSessions: createAcpSessions({
+      ...stores,
+      acpSessions: createAcpSessionStore(db),
+      conversations: core.conversations,
+      cursors,
+    }),
   };
   const services = options.services?.(made) ?? made;
   const logLines: EdgeWorld['logLines'] = [];
