@@ -348,6 +348,7 @@ export async function compose(
 
   const app = createApp(services, {
     addresses: { baseUrl: config.baseUrl, appDomain: config.appDomain },
+    trustedProxies: config.trustedProxies,
     log,
     probe: async () => {
       await db.sql`select 1`;
@@ -355,11 +356,12 @@ export async function compose(
     },
     gauges: () => ({ ...runtime.stats(), ...egressGauges(egress.proxy) }),
   });
+  const { clientAddress } = app.edge.proxies;
   const listener = createListener(
     app,
-    [createGitEdge({ services, wire: git.wire(deployments.deployPushed), log })],
+    [createGitEdge({ services, wire: git.wire(deployments.deployPushed), clientAddress, log })],
     Math.floor(openFilesLimit() / 2),
-    [createTerminalEdge({ services, baseUrl: config.baseUrl, log })],
+    [createTerminalEdge({ services, baseUrl: config.baseUrl, clientAddress, log })],
   );
   let purge: NodeJS.Timeout | undefined;
 

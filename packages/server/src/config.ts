@@ -2,6 +2,7 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { isIP } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
+import { parseNetwork, type Network } from './domain/address-ranges.ts';
 import type { EgressPolicy } from './domain/egress-policy.ts';
 import { egressPresets } from './domain/egress-presets.ts';
 import { isolationGrades, type Isolation } from './domain/ports/sandbox.ts';
@@ -16,6 +17,8 @@ export interface Config {
   port: number;
   baseUrl: string;
   appDomain: string;
+  /** Proxies whose X-Forwarded-Host and X-Forwarded-For are believed. */
+  trustedProxies: Network[];
   dataDir: string;
   /** Null = the embedded PostgreSQL. */
   databaseUrl: string | null;
@@ -104,6 +107,11 @@ const vars = {
     'BERTH_APP_DOMAIN',
     'localhost:<port>',
     'Domain under which each agent has its address.',
+  ),
+  trustedProxies: declare(
+    'BERTH_TRUSTED_PROXIES',
+    '(none)',
+    'Comma-separated address ranges in CIDR form of reverse proxies that are believed what they say of host and client.',
   ),
   dataDir: declare('BERTH_DATA_DIR', './data', 'Directory of everything that is kept.'),
   databaseUrl: declare(
@@ -304,6 +312,9 @@ export function readConfig(env: Env): Config {
     port,
     baseUrl,
     appDomain,
+    trustedProxies: readNetworks('BERTH_TRUSTED_PROXIES', vars.trustedProxies(env)).map((range) =>
+      parseNetwork(range)!,
+    ),
     dataDir,
     databaseUrl: databaseUrl || null,
     databasePool: number('BERTH_DATABASE_POOL', vars.databasePool(env), 8, 2, 100),
@@ -315,7 +326,7 @@ export function readConfig(env: Env): Config {
     rateLimit: readRateLimit(vars.rateLimit(env) || '600/60'),
     encryptionKeyFile: vars.encryptionKeyFile(env) || join(dataDir, 'encryption-key'),
     encryptionKey: encryptionKey || null,
-    allowPrivateNetworks: readNetworks(vars.allowPrivateNetworks(env)),
+    allowPrivateNetworks: readNetworks('BERTH_ALLOW_PRIVATE_NETWORKS', vars.allowPrivateNetworks(env)),
     defaultEgress: readDefaultEgress(vars.egressDefault(env) || 'npm,pypi,debian'),
     defaultModel: defaultModel || null,
     modelProvidersFile: readFileName('BERTH_MODEL_PROVIDERS', vars.modelProviders(env)),
@@ -405,7 +416,7 @@ function readRateLimit(text: string): { quota: number; windowSeconds: number } {
   return { quota, windowSeconds };
 }
 
-function readNetworks(text: string): string[] {
+function readNetworks(name: string, text: string): string[] {
   const ranges = text
     .split(',')
     .map((range) => range.trim())
@@ -415,7 +426,7 @@ function readNetworks(text: string): string[] {
     const maxBits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
     if (rest.length > 0 || !/^\d{1,3}$/.test(bits) || Number(bits) > maxBits) {
       throw new ConfigError(
-        `BERTH_ALLOW_PRIVATE_NETWORKS must be address ranges such as 127.0.0.0/8,::1/128; "${range}" is none.`,
+        `${name} must be address ranges such as 127.0.0.0/8,::1/128; "${range}" is none.`,
       );
     }
   }

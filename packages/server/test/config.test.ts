@@ -19,6 +19,7 @@ const bad: Record<string, string[]> = {
   BERTH_RATE_LIMIT: ['600', '600/0', '0/60', 'a/b', '600/60/1'],
   BERTH_ENCRYPTION_KEY: ['short', 'g'.repeat(64)],
   BERTH_ALLOW_PRIVATE_NETWORKS: ['127.0.0.1', 'localhost/8', '10.0.0.0/33', '300.0.0.0/8', '::1/129'],
+  BERTH_TRUSTED_PROXIES: ['10.0.0.1', 'proxy', '10.0.0.0/33', '::1/129'],
   BERTH_EGRESS_DEFAULT: ['all', 'npm,nope', ',', 'none,npm'],
   BERTH_DEFAULT_MODEL: ['gpt', '/model', 'openai/'],
   BERTH_MODEL_PROVIDERS: ['/no/such/file.json'],

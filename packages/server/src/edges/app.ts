@@ -1,5 +1,6 @@
 import type { Context } from 'hono';
 import { Hono } from 'hono';
+import type { Network } from '../domain/address-ranges.ts';
 import { DomainError } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
 import { limits } from '../domain/limits.ts';
@@ -8,13 +9,18 @@ import type { Services } from '../services/api.ts';
 import { newHead } from './http/answer.ts';
 import type { Edge } from './http/edge.ts';
 import { errorResponse, presentable } from './http/errors.ts';
+import { createProxies } from './http/forwarded.ts';
 import { createMetrics } from './http/metrics.ts';
-import type { Env } from './http/request.ts';
+import type { Env, NodeBindings } from './http/request.ts';
 import type { Addresses } from './http/route.ts';
 import { serve } from './http/serve.ts';
 import { createStreams } from './http/stream.ts';
 import { paramInfo } from './http/params.ts';
 import { findAllowed } from './http/allowed.ts';
+import type { HostMount } from './hosts/host-edge.ts';
+import type { Hosts } from './hosts/hosts.ts';
+import { createHosts } from './hosts/hosts.ts';
+import { hostMounts } from './hosts/mounts.ts';
 import type { Probe } from './pages.ts';
 import { addPages } from './pages.ts';
 import { routes } from './routes.ts';
@@ -28,13 +34,19 @@ export interface AppOptions {
   gauges?: () => Record<string, number>;
   heartbeatMs?: number;
   maxUnreadBytes?: number;
+  /** Proxies that are believed what they say of a request's host and client. */
+  trustedProxies?: readonly Network[];
+  /** For tests: what agents' hosts serve instead of the protocols. */
+  hostMounts?: (edge: Edge) => HostMount[];
 }
 
 export interface App {
   /** Request in, Response out; `env` has the Node request and response when there are such. */
   fetch: Hono<Env>['fetch'];
-  request: Hono<Env>['request'];
+  /** The same for a path, without a connection. */
+  request(path: string, init?: RequestInit): Promise<Response>;
   edge: Edge;
+  hosts: Hosts;
   /** From now on answers close their connection, `/readyz` says 503, and open streams end. */
   drain(): void;
   close(): void;
@@ -51,8 +63,10 @@ export function createApp(services: Services, options: AppOptions): App {
       heartbeatMs: options.heartbeatMs ?? limits.sseHeartbeatMs,
       maxUnreadBytes: options.maxUnreadBytes ?? 256 * 1024,
     }),
+    proxies: createProxies(options.trustedProxies ?? []),
     draining: false,
   };
+  const hosts = createHosts(edge, (options.hostMounts ?? hostMounts)(edge));
   const hono = new Hono<Env>();
   for (const route of routes) {
     const paramNames: string[] = [];
@@ -68,10 +82,19 @@ export function createApp(services: Services, options: AppOptions): App {
   const pagePaths = addPages(hono, edge, options.probe, options.gauges ?? (() => ({})));
   hono.notFound((c) => refuse(c, edge, pagePaths));
   hono.onError((error, c) => failed(error, c, edge));
+  const isForAgent = (request: Request, env: NodeBindings | undefined): boolean =>
+    (env?.incoming
+      ? hosts.labelOf(env.incoming)
+      : hosts.labelOfHost(request.headers.get('host') ?? undefined)) !== null;
+  const fetch: App['fetch'] = (request, env, context) =>
+    isForAgent(request, env as NodeBindings | undefined)
+      ? hosts.fetch(request, env, context)
+      : hono.fetch(request, env, context);
   return {
-    fetch: hono.fetch,
-    request: hono.request,
+    fetch,
+    request: async (path, init) => fetch(new Request(new URL(String(path), 'http://localhost'), init)),
     edge,
+    hosts,
     drain() {
       edge.draining = true;
       edge.streams.endAll();

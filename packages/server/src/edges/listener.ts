@@ -36,7 +36,10 @@ export interface Listener {
   close(graceMs: number): Promise<void>;
 }
 
-/** The one HTTP listener: raw mounts by prefix first, then the app. */
+/**
+ * The one HTTP listener. A request for an agent's host is the app's, whatever its path; of the others raw mounts by
+ * prefix come first, then the app.
+ */
 export function createListener(
   app: App,
   mounts: Mount[] = [],
@@ -46,10 +49,18 @@ export function createListener(
   const appListener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
     errorHandler: (error) => adapterFailed(app, error),
   });
-  const shouldUpgradeCallback = (request: IncomingMessage) => upgrades.some((one) => one.matches(request));
+  const { hosts } = app;
+  const all = [hosts.upgrade, ...upgrades];
+  const findUpgrade = (request: IncomingMessage): Upgrade | undefined =>
+    hosts.labelOf(request) === null
+      ? upgrades.find((one) => one.matches(request))
+      : hosts.upgrade.matches(request)
+        ? hosts.upgrade
+        : undefined;
+  const shouldUpgradeCallback = (request: IncomingMessage) => findUpgrade(request) !== undefined;
   const server = createServer({ shouldUpgradeCallback }, (request, response) => {
     const mount = mounts.find((one) => request.url?.startsWith(one.prefix));
-    if (mount) void serveMount(app, mount, request, response);
+    if (mount && hosts.labelOf(request) === null) void serveMount(app, mount, request, response);
     else void appListener(request, response);
   });
   // A client gets this long for its head; bodies have a limit of their own (a git push may rightly take long).
@@ -59,7 +70,7 @@ export function createListener(
   server.keepAliveTimeout = 65_000;
   server.on('clientError', refuseMalformed);
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    void upgrades.find((one) => one.matches(request))?.handle(request, socket, head);
+    void findUpgrade(request)?.handle(request, socket, head);
   });
   // A client beyond it is turned away; without an end to them nobody could be served any more, nor anything be opened.
   if (maxConnections !== undefined) server.maxConnections = maxConnections;
@@ -77,7 +88,7 @@ export function createListener(
     async close(graceMs) {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       app.drain();
-      for (const upgrade of upgrades) upgrade.close();
+      for (const upgrade of all) upgrade.close();
       // A connection that was busy just now becomes idle, and would be kept for the client's next request.
       const sweep = setInterval(() => server.closeIdleConnections(), 20);
       const timer = setTimeout(() => server.closeAllConnections(), graceMs);

@@ -1,7 +1,7 @@
 import { requireEdit, requireOrgBound } from '../domain/access.ts';
 import { invalid, notFound } from '../domain/errors.ts';
 import { readGitUrl } from '../domain/git-url.ts';
-import { newId } from '../domain/ids.ts';
+import { isId, newId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import { defaultManifest } from '../domain/manifest.ts';
 import type { Agent } from '../domain/nouns.ts';
@@ -117,6 +117,8 @@ export function createAgents(deps: AgentsDependencies): Agents {
     },
 
     get: (p, id) => visibleAgent(known, p, id),
+
+    find: async (id) => (isId(id) ? known.get(id) : null),
 
     async create(p, input) {
       requireEdit(p);

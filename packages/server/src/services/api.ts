@@ -53,6 +53,8 @@ export interface AuthService {
 export interface AgentsService {
   list(p: Principal, query: PageQuery): Promise<Page<Agent>>;
   get(p: Principal, id: string): Promise<Agent>;
+  /** Whoever asks: for what the host of an agent tells everybody. Null: there is none of this id. */
+  find(id: string): Promise<Agent | null>;
   create(
     p: Principal,
     input: { name: string; description?: string; model?: string; gitUrl?: string },

@@ -194,7 +194,12 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
       return readReply(await app.request(path, init));
     },
     async listen(mounts = []) {
-      const upgrade = createTerminalEdge({ services, baseUrl: 'http://localhost:8080', log: silentLog });
+      const upgrade = createTerminalEdge({
+        services,
+        baseUrl: 'http://localhost:8080',
+        clientAddress: app.edge.proxies.clientAddress,
+        log: silentLog,
+      });
       listener = createListener(app, mounts, undefined, [upgrade]);
       const address: AddressInfo = await listener.listen(0, '127.0.0.1');
       return `http://127.0.0.1:${address.port}`;

@@ -14,14 +14,24 @@ const bodyTimeoutMs = 30_000;
  * The JSON body of a request (RFC 8259). No body at all reads as `{}`, so that what is missing is told by name.
  * Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`, `invalid_request`.
  */
-export async function readJsonBody(c: Context<Env>): Promise<unknown> {
+export async function readJsonBody(
+  c: Context<Env>,
+  maxBytes: number = limits.bodyBytes,
+  mediaTypes: readonly string[] = [],
+): Promise<unknown> {
   if (!hasBody(c)) return {};
-  requireJson(header(c, 'content-type'), header(c, 'content-encoding'));
-  const declared = Number(header(c, 'content-length') ?? 0);
-  if (declared > limits.bodyBytes) throw tooLarge();
-  const incoming = c.env?.incoming;
-  const bytes = incoming ? await readIncoming(incoming, limits.bodyBytes) : await readWeb(c.req.raw);
+  requireJson(header(c, 'content-type'), header(c, 'content-encoding'), mediaTypes);
+  const bytes = await readBody(c, maxBytes);
   return bytes.length === 0 ? {} : parse(bytes);
+}
+
+/** The whole body. Throws `body_too_large`, without reading the rest, and `invalid_request` when it does not come. */
+export async function readBody(c: Context<Env>, maxBytes: number): Promise<Buffer> {
+  if (!hasBody(c)) return Buffer.alloc(0);
+  const declared = Number(header(c, 'content-length') ?? 0);
+  if (declared > maxBytes) throw tooLarge(maxBytes);
+  const incoming = c.env?.incoming;
+  return incoming ? readIncoming(incoming, maxBytes) : readWeb(c.req.raw, maxBytes);
 }
 
 function hasBody(c: Context<Env>): boolean {
@@ -31,12 +41,17 @@ function hasBody(c: Context<Env>): boolean {
   return header(c, 'transfer-encoding') !== undefined;
 }
 
-function requireJson(contentType: string | undefined, contentEncoding: string | undefined): void {
+function requireJson(
+  contentType: string | undefined,
+  contentEncoding: string | undefined,
+  mediaTypes: readonly string[],
+): void {
   if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity') {
     throw new DomainError('unsupported_media_type', 'Send the body without a Content-Encoding.');
   }
-  if (contentType !== undefined && /^application\/json\s*(;\s*charset="?utf-8"?\s*)?$/i.test(contentType))
-    return;
+  const match = /^([^\s;]+)\s*(;\s*charset="?utf-8"?\s*)?$/i.exec(contentType ?? '');
+  const mediaType = match?.[1]?.toLowerCase();
+  if (mediaType !== undefined && (mediaType === 'application/json' || mediaTypes.includes(mediaType))) return;
   throw new DomainError(
     'unsupported_media_type',
     'Send the body as JSON in UTF-8, with the header "Content-Type: application/json".',
@@ -60,8 +75,8 @@ function parse(bytes: Buffer): unknown {
   throw new DomainError('invalid_request', `${path}: ${message}`, { details: [{ path, message }] });
 }
 
-function tooLarge(): DomainError {
-  return new DomainError('body_too_large', `The body is larger than ${limits.bodyBytes} bytes.`);
+function tooLarge(maxBytes: number): DomainError {
+  return new DomainError('body_too_large', `The body is larger than ${maxBytes} bytes.`);
 }
 
 /** Straight from the socket's events: a web stream in between costs more than the parsing. */
@@ -76,7 +91,7 @@ function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buff
     };
     const onData = (chunk: Buffer) => {
       bytes += chunk.length;
-      if (bytes > maxBytes) settle(() => reject(tooLarge()));
+      if (bytes > maxBytes) settle(() => reject(tooLarge(maxBytes)));
       else chunks.push(chunk);
     };
     const onEnd = () => settle(() => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
@@ -90,12 +105,12 @@ function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buff
   });
 }
 
-async function readWeb(request: Request): Promise<Buffer> {
+async function readWeb(request: Request, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of request.body ?? []) {
     bytes += chunk.byteLength;
-    if (bytes > limits.bodyBytes) throw tooLarge();
+    if (bytes > maxBytes) throw tooLarge(maxBytes);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);

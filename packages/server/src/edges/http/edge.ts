@@ -1,6 +1,7 @@
 import type { Log } from '../../domain/log.ts';
 import type { Services } from '../../services/api.ts';
 import type { Metrics } from './metrics.ts';
+import type { Proxies } from './forwarded.ts';
 import type { Addresses } from './route.ts';
 import type { Streams } from './stream.ts';
 
@@ -11,6 +12,7 @@ export interface Edge {
   log: Log;
   metrics: Metrics;
   streams: Streams;
+  proxies: Proxies;
   /** While true, answers ask clients to close their connection. */
   draining: boolean;
 }

@@ -3,7 +3,6 @@ import type { ErrorDetail } from '../../domain/errors.ts';
 import { DomainError } from '../../domain/errors.ts';
 import { statusOf } from './status.ts';
 import type { Head } from './answer.ts';
-import { jsonResponse } from './answer.ts';
 
 export interface ErrorBody {
   error: string;
@@ -37,10 +36,20 @@ export function errorBody(error: DomainError): ErrorBody {
 }
 
 export function errorResponse(error: DomainError, head: Head): Response {
-  const status = statusOf[error.code];
+  return errorResponseAs(error, head, { body: errorBody(error) });
+}
+
+/** The same with a body of another form, for a protocol that has its own. */
+export function errorResponseAs(
+  error: DomainError,
+  head: Head,
+  form: { status?: number; contentType?: string; body: unknown },
+): Response {
+  const status = form.status ?? statusOf[error.code];
   if (status === 401) head['WWW-Authenticate'] = challenge(error.code);
   if (error.retryAfterSeconds !== undefined) head['Retry-After'] = String(error.retryAfterSeconds);
-  return jsonResponse(status, JSON.stringify(errorBody(error)), head);
+  head['Content-Type'] = form.contentType ?? 'application/json';
+  return new Response(JSON.stringify(form.body), { status, headers: head });
 }
 
 /** RFC 6750, section 3: a request without any credentials is told no error code. */

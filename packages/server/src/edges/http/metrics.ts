@@ -3,6 +3,9 @@ import type { Route } from './route.ts';
 
 const bucketsSeconds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
+/** A route, or what is counted like one. */
+export type Measured = Pick<Route, 'path'> & { method: string };
+
 /** Counts of one route. Held by the route's own closure: no look-up by label on the hot path. */
 export class RouteStats {
   readonly method: string;
@@ -11,7 +14,7 @@ export class RouteStats {
   readonly buckets = Array.from({ length: bucketsSeconds.length + 1 }, () => 0);
   sumSeconds = 0;
 
-  constructor(route: Pick<Route, 'method' | 'path'>) {
+  constructor(route: Measured) {
     this.method = route.method.toUpperCase();
     this.path = route.path;
   }
@@ -25,7 +28,7 @@ export class RouteStats {
 }
 
 export interface Metrics {
-  statsOf(route: Pick<Route, 'method' | 'path'>): RouteStats;
+  statsOf(route: Measured): RouteStats;
   /** The whole text in Prometheus' exposition format, version 0.0.4. */
   text(gauges: Record<string, number>): string;
   close(): void;

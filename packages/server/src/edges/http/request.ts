@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Context } from 'hono';
+import type { Edge } from './edge.ts';
 
 /** Set by the Node adapter; absent when the app is called with a Request and no socket. */
 export interface NodeBindings {
@@ -17,9 +18,10 @@ export function header(c: Context<Env>, lowerName: string): string | undefined {
   return Array.isArray(value) ? value.join(', ') : value;
 }
 
-/** The peer of the connection. No forwarding header is trusted: anybody can write one. */
-export function clientAddress(c: Context<Env>): string {
-  return c.env?.incoming?.socket.remoteAddress ?? 'unknown';
+/** Who called, as far as trusted proxies tell. */
+export function clientAddress(c: Context<Env>, edge: Pick<Edge, 'proxies'>): string {
+  const incoming = c.env?.incoming;
+  return incoming ? edge.proxies.clientAddress(incoming) : 'unknown';
 }
 
 /**

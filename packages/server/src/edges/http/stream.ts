@@ -6,6 +6,15 @@ import { eventOf } from '../present/events.ts';
 import type { Head } from './answer.ts';
 import type { TextSink } from './route.ts';
 
+/** The text of one event in a stream, with the blank line that ends it; `''` for one that is not told. */
+export type EventFrame = (event: ConversationEvent) => string;
+
+/** Where the events of the log go, and text of any other kind. */
+export interface StreamSink extends EventSink, TextSink {
+  /** Text of the stream as it is. */
+  raw(text: string): void;
+}
+
 export interface StreamOptions {
   heartbeatMs: number;
   /** A client with more than this unread is let go; it resumes by `Last-Event-ID`. */
@@ -19,7 +28,8 @@ export interface Streams {
   open(
     response: ServerResponse,
     head: Head,
-    begin: (sink: EventSink & TextSink) => Promise<() => void>,
+    begin: (sink: StreamSink) => Promise<() => void>,
+    frame?: EventFrame,
   ): Promise<Response>;
   /** Ends all of them; clients resume elsewhere. */
   endAll(): void;
@@ -45,8 +55,8 @@ export function createStreams(options: StreamOptions): Streams {
     get size() {
       return all.size;
     },
-    async open(response, head, begin) {
-      const stream = new Stream(response, head, options, markDirty);
+    async open(response, head, begin, toText = frame) {
+      const stream = new Stream(response, head, options, markDirty, toText);
       all.add(stream);
       response.once('close', () => {
         all.delete(stream);
@@ -68,11 +78,12 @@ export function createStreams(options: StreamOptions): Streams {
   };
 }
 
-class Stream implements EventSink, TextSink {
+class Stream implements StreamSink {
   readonly #response: ServerResponse;
   readonly #head: Head;
   readonly #options: StreamOptions;
   readonly #markDirty: (stream: Stream) => void;
+  readonly #frame: EventFrame;
   #pending = '';
   #isDirty = false;
   #closed = false;
@@ -86,11 +97,13 @@ class Stream implements EventSink, TextSink {
     head: Head,
     options: StreamOptions,
     markDirty: (stream: Stream) => void,
+    toText: EventFrame,
   ) {
     this.#response = response;
     this.#head = head;
     this.#options = options;
     this.#markDirty = markDirty;
+    this.#frame = toText;
   }
 
   get begun(): boolean {
@@ -105,9 +118,15 @@ class Stream implements EventSink, TextSink {
       this.close();
       return false;
     }
-    for (const event of events) this.#pending += frame(event);
+    for (const event of events) this.#pending += this.#frame(event);
     this.#flushSoon();
     return true;
+  }
+
+  raw(text: string): void {
+    if (this.#closed) return;
+    this.#pending += text;
+    this.#flushSoon();
   }
 
   send(event: string, data: unknown, id?: string): boolean {

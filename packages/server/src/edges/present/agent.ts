@@ -4,12 +4,16 @@ import type { Addresses } from '../http/route.ts';
 export const timeOrNull = (date: Date | null): string | null => date?.toISOString() ?? null;
 
 /** The agent's own address is https whenever the service's is (API contract, section 5). */
-export function agentOf(agent: Agent, addresses: Addresses) {
+export function agentUrl(agentId: string, addresses: Addresses): string {
   const scheme = addresses.baseUrl.startsWith('https:') ? 'https' : 'http';
+  return `${scheme}://${agentId}.${addresses.appDomain}`;
+}
+
+export function agentOf(agent: Agent, addresses: Addresses) {
   return {
     id: agent.id,
     name: agent.name,
-    url: `${scheme}://${agent.id}.${addresses.appDomain}`,
+    url: agentUrl(agent.id, addresses),
     description: agent.description,
     model: agent.model,
     gitUrl: agent.externalGitUrl ?? `${addresses.baseUrl}/git/${agent.id}.git`,

@@ -1,17 +1,16 @@
 import type { IncomingMessage } from 'node:http';
-import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import { requireEdit } from '../../domain/access.ts';
-import { DomainError } from '../../domain/errors.ts';
 import { isId, newId } from '../../domain/ids.ts';
 import type { Log } from '../../domain/log.ts';
 import type { Caller, Services, TerminalView } from '../../services/api.ts';
 import { newHead } from '../http/answer.ts';
 import { bearerToken } from '../http/bearer.ts';
-import { errorBody, errorResponse, presentable } from '../http/errors.ts';
-import { writeRateLimit } from '../http/gate.ts';
+import { errorResponse, presentable } from '../http/errors.ts';
+import { admitKey } from '../http/gate.ts';
 import { parseQuery } from '../http/query.ts';
 import { queryText } from '../http/request.ts';
+import { answerSocket } from '../http/socket-answer.ts';
 import { invalidRequest, validate } from '../http/validate.ts';
 import type { Upgrade } from '../listener.ts';
 import { terminalQuery } from '../schemas/terminal.ts';
@@ -19,6 +18,8 @@ import { Connection } from './connection.ts';
 
 export interface TerminalEdgeOptions {
   services: Pick<Services, 'auth' | 'agents' | 'rateLimit' | 'terminals'>;
+  /** For the limit on failed authentication. */
+  clientAddress: (request: IncomingMessage) => string;
   baseUrl: string;
   log: Log;
 }
@@ -67,7 +68,12 @@ export function createTerminalEdge(options: TerminalEdgeOptions): Upgrade {
       const answerHead = newHead(requestId);
       socket.on('error', () => socket.destroy());
       try {
-        const caller = await admit(options, request, answerHead);
+        const caller = await admitKey(
+          { services },
+          () => keyOf(request),
+          () => options.clientAddress(request),
+          answerHead,
+        );
         checkOrigin(request, options.baseUrl);
         const id = pathPattern.exec(request.url!)![1]!;
         const { terminal, after } = await openTerminal(
@@ -85,7 +91,7 @@ export function createTerminalEdge(options: TerminalEdgeOptions): Upgrade {
         const failure = presentable(error, requestId);
         if (failure.code === 'internal')
           log.error('request failed', { requestId, cause: failure.cause ?? failure });
-        refuse(socket, failure, answerHead);
+        await answerSocket(socket, errorResponse(failure, answerHead));
       }
     },
 
@@ -96,34 +102,6 @@ export function createTerminalEdge(options: TerminalEdgeOptions): Upgrade {
 }
 
 const nowhere = '00000000-0000-0000-0000-000000000000';
-
-async function admit(
-  { services }: TerminalEdgeOptions,
-  request: IncomingMessage,
-  head: Record<string, string>,
-): Promise<Caller> {
-  let caller: Caller;
-  try {
-    caller = await services.auth.authenticate(keyOf(request));
-  } catch (error) {
-    if (!(error instanceof DomainError) || !error.code.startsWith('key_')) throw error;
-    const waitSeconds = services.rateLimit.authFailure(request.socket.remoteAddress ?? 'unknown');
-    if (waitSeconds === null) throw error;
-    throw new DomainError(
-      'rate_limited',
-      `Too many requests without a valid key came from this address; try again in ${waitSeconds} s.`,
-      {
-        retryAfterSeconds: waitSeconds,
-      },
-    );
-  }
-  const verdict = services.rateLimit.take(caller.keyId, caller.rateLimit);
-  writeRateLimit(head, verdict);
-  if (verdict.allowed) return caller;
-  throw new DomainError('rate_limited', 'This key has made too many requests; try again later.', {
-    retryAfterSeconds: verdict.retryAfterSeconds,
-  });
-}
 
 function keyOf(request: IncomingMessage): string | null {
   if (request.headers.authorization !== undefined) return bearerToken(request.headers.authorization);
@@ -138,14 +116,4 @@ function checkOrigin(request: IncomingMessage, baseUrl: string): void {
   const own = [new URL(baseUrl).origin, `http://${host}`, `https://${host}`];
   if (own.includes(origin)) return;
   throw invalidRequest([{ path: 'Origin', message: 'must be that of the service' }]);
-}
-
-function refuse(socket: Duplex, failure: DomainError, head: Record<string, string>): void {
-  const answer = errorResponse(failure, head);
-  const body = JSON.stringify(errorBody(failure));
-  const lines = [...answer.headers].map(([name, value]) => `${name}: ${value}`);
-  const length = Buffer.byteLength(body);
-  socket.end(
-    `HTTP/1.1 ${answer.status} Refused\r\n${lines.join('\r\n')}\r\nContent-Length: ${length}\r\nConnection: close\r\n\r\n${body}`,
-  );
 }

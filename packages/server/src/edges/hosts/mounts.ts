@@ -1,0 +1,7 @@
+import type { Edge } from '../http/edge.ts';
+import type { HostMount } from './host-edge.ts';
+
+/** Everything that an agent's host serves, in the order in which they are asked. A new protocol adds one line here. */
+export function hostMounts(_edge: Edge): HostMount[] {
+  return [];
+}
