@@ -17,6 +17,7 @@ import type {
   EgressTraffic,
   ChatSend,
   Conversation,
+  ConversationForkSend,
   Deployment,
   Event,
   Limits,
@@ -126,6 +127,13 @@ export function createClient(options: ClientOptions) {
         (await json<{ conversation: Conversation }>('GET', `/v1/conversations/${id(conversationId)}`))
           .conversation,
       delete: (conversationId: string) => json<void>('DELETE', `/v1/conversations/${id(conversationId)}`),
+      /** Begins a conversation with what was said in this one; with `toAgentId` another agent goes on, with the files. */
+      fork: async (conversationId: string, input: ConversationForkSend = {}) =>
+        (
+          await json<{ conversation: Conversation }>('POST', `/v1/conversations/${id(conversationId)}/fork`, {
+            body: input,
+          })
+        ).conversation,
       messages: (conversationId: string, query?: ListOptions) =>
         list<Message>(`/v1/conversations/${id(conversationId)}/messages`, 'messages', query),
       /** The events so far, oldest first. */

@@ -183,7 +183,7 @@ export interface Conversation {
   agentId: string;
   /** The beginning of its first message. */
   title: string;
-  /** Where it came from, such as `api`. */
+  /** Where it came from, such as `api`; `fork` when it is a copy of another one. */
   source: string;
   /** When it began. ISO 8601, UTC, with milliseconds. */
   createdAt: string;
@@ -193,6 +193,15 @@ export interface Conversation {
 
 export interface ConversationAnswer {
   conversation: Conversation;
+}
+
+export interface ConversationForkSend {
+  /** A message of the conversation: its turn is the last one that is copied. All when left out. */
+  messageId?: string;
+  /** Another agent of the organisation, whose files become those of this one. Needs a key that may edit it. */
+  toAgentId?: string;
+  /** Of the fork; that of the conversation when left out. */
+  title?: string;
 }
 
 export interface ConversationPage {

@@ -41,6 +41,7 @@ import { createDeployWork } from './services/deploy-work.ts';
 import { createDeployments } from './services/deployments.ts';
 import { createEncryptionKeys } from './services/encryption-keys.ts';
 import { createEvents } from './services/events.ts';
+import { createForks } from './services/forks.ts';
 import { createHub } from './services/hub.ts';
 import { createIdempotency } from './services/idempotency.ts';
 import { createOutcomes } from './services/outcomes.ts';
@@ -329,6 +330,7 @@ export async function compose(
     terminals,
     snapshots,
     conversations,
+    forks: createForks({ db, ...stores, snapshots }),
     runs: createRuns({
       db,
       ...stores,

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { BerthError, everyItem, type Event, type Run } from '@berth/sdk';
+import { BerthError, type Event, type Run } from '@berth/sdk';
 import { text, type Command, type Context, exitCodes } from '../command.ts';
 import { findAgent } from '../find-agent.ts';
 import { printOne, printTable, safe } from '../print.ts';
@@ -148,27 +148,6 @@ export const runCommands: Command[] = [
         return exitCodes.cancelled;
       }
       for await (const event of context.client.conversations.events(conversation)) print(event);
-    },
-  },
-];
-
-export const conversationCommands: Command[] = [
-  {
-    name: 'conversations list',
-    usage: '<agent>',
-    summary: 'List the conversations of an agent, newest first',
-    positionals: [1, 1],
-    async run(context, [nameOrId]) {
-      const agent = await findAgent(context, nameOrId!);
-      const all = await Array.fromAsync(
-        everyItem((query) => context.client.conversations.list(agent.id, query)),
-      );
-      printTable(
-        context,
-        all,
-        ['id', 'title', 'last message'],
-        all.map((conversation) => [conversation.id, conversation.title, conversation.lastMessageAt]),
-      );
     },
   },
 ];

@@ -27,6 +27,9 @@ export const limits = {
   deltaRetentionHours: 24,
   /** After so long a session in which nothing was said is forgotten. */
   acpUnusedSessionDays: 7,
+  /** What the fork of a conversation copies, without deltas. */
+  forkEvents: 20_000,
+  forkBytes: 32 * 1024 * 1024,
   snapshotsPerAgent: 50,
   /** That are read at once, of an agent and of all. */
   archivesPerAgent: 4,

@@ -33,6 +33,7 @@ export interface Services {
   terminals: TerminalsService;
   snapshots: SnapshotsService;
   conversations: ConversationsService;
+  forks: ForksService;
   runs: RunsService;
   events: EventsService;
   rateLimit: RateLimitService;
@@ -336,6 +337,23 @@ export interface AcpSessionsService {
   list(p: Principal, agentId: string, cwd: string | null, query: PageQuery): Promise<Page<AcpSession>>;
   /** Also when there is none. Needs the scope `edit` once something was said. */
   remove(p: Principal, agentId: string, id: string): Promise<void>;
+}
+
+export interface ForkInput {
+  /** The last turn that is copied is the one of this message; all when left out. */
+  messageId?: string;
+  /** Another agent of the organisation, which gets the files too. Needs `edit`. */
+  toAgentId?: string;
+  /** As it was when left out. */
+  title?: string;
+}
+
+export interface ForksService {
+  /**
+   * A conversation that begins with what was said in this one. Throws `conversation_busy` unless it is at rest, and
+   * `conflict` when there is too much of it.
+   */
+  fork(p: Principal, conversationId: string, input: ForkInput): Promise<Conversation>;
 }
 
 export type OnBusy = 'enqueue' | 'interrupt' | 'reject';

@@ -6,11 +6,12 @@ import { limits } from '../domain/limits.ts';
 import type { Agent, Principal } from '../domain/nouns.ts';
 import type { Cursors } from '../domain/paging.ts';
 import type { SandboxDriver } from '../domain/ports/sandbox.ts';
-import type { Snapshots } from '../domain/ports/volume.ts';
+import type { Chunk, Snapshots } from '../domain/ports/volume.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { SnapshotRow, SnapshotStore } from '../store/snapshots.ts';
 import type { SnapshotsService } from './api.ts';
 import { pageById } from './paging.ts';
+import { createQueues } from './queues.ts';
 import type { SandboxHost } from './sandbox-host.ts';
 import { visibleAgent } from './visible-agent.ts';
 
@@ -27,9 +28,18 @@ export interface SnapshotsDependencies {
   diskBytes: number;
 }
 
+/** Files of an agent that are held for a copy, and are no snapshot that anybody sees. */
+export interface HeldFiles {
+  /** Replaces the files of another agent of the organisation. Throws `conflict` while a turn is under way there. */
+  copyTo(target: Agent): Promise<void>;
+  release(): Promise<void>;
+}
+
 export interface SandboxSnapshots extends SnapshotsService {
   /** Of an agent that was deleted. */
   removeAll(agentId: string): Promise<void>;
+  /** Access was checked. `look` is called when nothing of the agent runs, and what it throws ends it. */
+  hold<T>(agent: Agent, look: () => Promise<T>): Promise<{ files: HeldFiles; seen: T }>;
 }
 
 /** Sparse files count by their length in an archive, so that it may be larger than the disk limit. */
@@ -40,7 +50,7 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
   const { agents, snapshots, store, cursors, host } = deps;
   const inOrder = createQueues();
   /** Those that are being restored: what is deleted meanwhile stays until they were read. */
-  const inUse = new Set<SnapshotRow>();
+  const inUse = new Set<{ chunks: Chunk[] }>();
   const storeOf = (orgId: string) => join(deps.snapshotsDir, orgId);
   const maxBytes = deps.diskBytes * ARCHIVE_FACTOR;
 
@@ -60,6 +70,20 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
     const volumeDir = join(deps.volumesDir, agent.id);
     await deps.driver.prepareVolume(volumeDir, agent.slot);
     return volumeDir;
+  }
+
+  async function replaceFiles(
+    target: Agent,
+    orgId: string,
+    saved: { chunks: Chunk[]; bytes: number },
+    check?: () => Promise<unknown>,
+  ): Promise<void> {
+    const volumeDir = await volumeOf(target);
+    const room = { maxBytes: Math.max(maxBytes, saved.bytes * 2), maxEntries: ENTRIES_MAX };
+    await host.quiesce(target.id, 'stopped', async () => {
+      await check?.();
+      await store.restore(storeOf(orgId), volumeDir, saved.chunks, room);
+    });
   }
 
   /** Saves and sweeps of an organisation follow each other: a sweep must not take what a save relies on. */
@@ -108,15 +132,10 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
       const { orgId } = await editable(p, agentId);
       const snapshot = await existing(agentId, id);
       const target = await editable(p, toAgentId);
-      const volumeDir = await volumeOf(target);
-      const room = { maxBytes: Math.max(maxBytes, snapshot.bytes * 2), maxEntries: ENTRIES_MAX };
       inUse.add(snapshot);
       try {
-        await host.quiesce(target.id, 'stopped', async () => {
-          // It may have been deleted before it was in use, or while this waited.
-          await existing(agentId, id);
-          await store.restore(storeOf(orgId), volumeDir, snapshot.chunks, room);
-        });
+        // It may have been deleted before it was in use, or while this waited.
+        await replaceFiles(target, orgId, snapshot, () => existing(agentId, id));
       } finally {
         inUse.delete(snapshot);
         if (!(await snapshots.get(agentId, id))) await sweep(orgId);
@@ -135,20 +154,27 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
       const orgId = await snapshots.removeAllOf(agentId);
       if (orgId !== null) await sweep(orgId);
     },
-  };
-}
 
-/** Work of one key, one after another. */
-function createQueues() {
-  const tails = new Map<string, Promise<unknown>>();
-  return async <T>(key: string, work: () => Promise<T>): Promise<T> => {
-    const mine = (tails.get(key) ?? Promise.resolve()).then(work, work);
-    const tail = mine
-      .catch(() => undefined)
-      .then(() => {
-        if (tails.get(key) === tail) tails.delete(key);
+    async hold(agent, look) {
+      const { orgId } = agent;
+      const volumeDir = await volumeOf(agent);
+      // In use from within the queue on: a sweep that follows leaves it.
+      const { saved, seen } = await inOrder(orgId, async () => {
+        const held = await host.quiesce(agent.id, 'frozen', async () => ({
+          seen: await look(),
+          saved: await store.save(storeOf(orgId), volumeDir, maxBytes),
+        }));
+        inUse.add(held.saved);
+        return held;
       });
-    tails.set(key, tail);
-    return mine;
+      const files = {
+        copyTo: (target: Agent) => replaceFiles(target, orgId, saved),
+        async release() {
+          inUse.delete(saved);
+          await sweep(orgId);
+        },
+      };
+      return { files, seen };
+    },
   };
 }

@@ -136,6 +136,22 @@ test('chat streams the answer to standard output and shows the calls of tools on
   assert.equal(piped.stdout, 'one\ntwo\n');
   const known = await berthJson(['conversations', 'list', 'Chatty']);
   assert.equal(known.length, 2);
+
+  const heir = await makeAgent('Chatty heir');
+  const fork = await berthJson([
+    'conversations',
+    'fork',
+    conversation,
+    '--to',
+    'Chatty heir',
+    '--title',
+    'On',
+  ]);
+  assert.deepEqual([fork.agentId, fork.title], [heir.id, 'On']);
+  const more = await berth(['chat', 'Chatty heir', 'say: on we go', '--conversation', fork.id]);
+  assert.equal(more.stdout, 'on we go\n');
+  const shown = await berth(['conversations', 'fork', conversation]);
+  assert.match(shown.stdout, /title +run: echo from the sandbox/);
 });
 
 test('Ctrl-C in a chat cancels the run and ends with 2; a turn that fails ends with 1.', async () => {

@@ -35,6 +35,7 @@ const needs: Record<string, Needs> = {
   listConversations: 'use',
   getConversation: 'use',
   deleteConversation: 'edit',
+  forkConversation: 'use',
   listMessages: 'use',
   listRuns: 'use',
   getRun: 'use',

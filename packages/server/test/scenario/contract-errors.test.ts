@@ -19,12 +19,16 @@ const refused = (reply: Reply, status: number, code: string, name = '') =>
 /** Text that no error may repeat: it may be a secret. */
 const canary = 'canary-5f1d2c';
 
+let conversationId: string | undefined;
+
 async function withBody() {
   const world = await sharedWorld();
   const calls = operations.filter(({ operation }) => operation.requestBody?.content['application/json']);
+  conversationId ??= (await world.send('to be forked')).body.conversationId as string;
   const paths = calls.map(({ method, template }) => {
     const path = template
       .replace(/^\/(v1\/agents|sandbox)\/\{\w+\}/, `/$1/${world.agentId}`)
+      .replace('/conversations/{id}', `/conversations/${conversationId}`)
       .replace('{key}', 'TOKEN')
       .replace(/\{\w+\}/g, newId());
     return [method, path] as const;

@@ -125,6 +125,7 @@ async function postRequests(
   const { id } = deployments.body.deployments.find((one: { status: string }) => one.status === 'ready');
   const snapshots = `/sandbox/${world.otherAgentId}/snapshots`;
   const taken = await world.call('POST', snapshots, {});
+  const { conversationId } = (await world.send('to be forked')).body;
   const held = await world.send('hold: cancelled', {}, { prefer: 'respond-async' });
   return {
     createAgent: ['/v1/agents', { name: 'Once' }, { name: 'Twice' }],
@@ -146,6 +147,7 @@ async function postRequests(
       {},
       { toAgentId: world.otherAgentId },
     ],
+    forkConversation: [`/v1/conversations/${conversationId}/fork`, { title: 'once' }, { title: 'twice' }],
     execInSandbox: [
       `/sandbox/${world.otherAgentId}/exec`,
       { command: ['sh', '-c', 'date +%s%N'] },

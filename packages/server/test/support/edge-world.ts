@@ -16,6 +16,7 @@ import type { Services } from '../../src/services/api.ts';
 import { createAcpSessionStore } from '../../src/store/acp-sessions.ts';
 import type { RateLimit } from '../../src/services/gcra.ts';
 import type { Idempotency } from '../../src/services/idempotency.ts';
+import { createForks } from '../../src/services/forks.ts';
 import { createOpenFollows } from '../../src/services/open-follows.ts';
 import { createSnapshots } from '../../src/services/snapshots.ts';
 import { createSnapshotRows } from '../../src/store/snapshots.ts';
@@ -144,6 +145,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     }),
     terminals,
     snapshots,
+    forks: createForks({ db, ...stores, snapshots }),
     ...core,
     rateLimit,
     idempotency,

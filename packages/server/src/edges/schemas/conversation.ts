@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { limits } from '../../domain/limits.ts';
 import { model, money, nextCursor, text, time, uuid } from './basics.ts';
 
 export const Message = model(
@@ -21,7 +22,9 @@ export const Conversation = model(
     id: uuid('Identifier of the conversation.'),
     agentId: uuid('The agent.'),
     title: z.string().describe('The beginning of its first message.'),
-    source: z.string().describe('Where it came from, such as `api`.'),
+    source: z
+      .string()
+      .describe('Where it came from, such as `api`; `fork` when it is a copy of another one.'),
     createdAt: time('When it began.'),
     lastMessageAt: time('When its last message was written.'),
   }),
@@ -30,6 +33,29 @@ export const ConversationAnswer = model('ConversationAnswer', z.object({ convers
 export const ConversationPage = model(
   'ConversationPage',
   z.object({ conversations: z.array(Conversation), nextCursor }),
+);
+
+export const ConversationForkSend = model(
+  'ConversationForkSend',
+  z.strictObject({
+    messageId: z
+      .string()
+      .meta({
+        format: 'uuid',
+        description:
+          'A message of the conversation: its turn is the last one that is copied. All when left out.',
+      })
+      .optional(),
+    toAgentId: z
+      .string()
+      .meta({
+        format: 'uuid',
+        description:
+          'Another agent of the organisation, whose files become those of this one. Needs a key that may edit it.',
+      })
+      .optional(),
+    title: text(1, limits.nameChars, 'Of the fork; that of the conversation when left out.').optional(),
+  }),
 );
 
 export const RunError = model(

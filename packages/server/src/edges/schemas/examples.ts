@@ -84,6 +84,13 @@ export const conversation = {
   lastMessageAt: '2026-11-28T09:40:02.372Z',
 };
 
+export const fork = {
+  ...conversation,
+  id: '0197c2c1-5a3e-7d04-92b7-8e1f0a2b3c4d',
+  source: 'fork',
+  createdAt: '2026-11-28T09:48:44.862Z',
+};
+
 export const usage = { inputTokens: 812, outputTokens: 24, cost: '0.002796' };
 
 export const budget = {

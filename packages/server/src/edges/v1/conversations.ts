@@ -1,7 +1,14 @@
+import { limits } from '../../domain/limits.ts';
+import { given } from '../http/given.ts';
 import { route } from '../http/route.ts';
 import { conversationOf, messageOf } from '../present/conversation.ts';
 import { pageQuery } from '../schemas/basics.ts';
-import { ConversationAnswer, ConversationPage, MessagePage } from '../schemas/conversation.ts';
+import {
+  ConversationAnswer,
+  ConversationForkSend,
+  ConversationPage,
+  MessagePage,
+} from '../schemas/conversation.ts';
 import * as example from '../schemas/examples.ts';
 
 const tag = 'Conversations';
@@ -47,6 +54,35 @@ export const conversationRoutes = [
     async handler({ services, caller, params }) {
       const conversation = await services.conversations.get(caller, params.id);
       return { status: 200 as const, body: { conversation: conversationOf(conversation) } };
+    },
+  }),
+  route({
+    id: 'forkConversation',
+    method: 'post',
+    path: '/v1/conversations/{id}/fork',
+    tag,
+    access: 'use',
+    summary: 'Fork a conversation',
+    description: `Begins a conversation with what was said in this one, all of it or up to the turn of a message; the next message goes on from there. Its messages, runs and events are copies with ids of their own, without deltas; they cost nothing. With \`toAgentId\` another agent goes on, and gets a copy of the files; a sandbox of it that runs is stopped, and while a turn is under way in it the answer is 409. At most ${limits.forkEvents} events are copied.`,
+    body: ConversationForkSend,
+    bodyExample: { messageId: example.message.id },
+    idempotency: 'lease',
+    errors: ['conversation_busy', 'conflict'],
+    replies: {
+      201: {
+        description: 'The fork.',
+        schema: ConversationAnswer,
+        example: { conversation: example.fork },
+        headers: { Location: 'Path of the conversation.' },
+      },
+    },
+    async handler({ services, caller, params, body }) {
+      const conversation = await services.forks.fork(caller, params.id, given(body));
+      return {
+        status: 201 as const,
+        body: { conversation: conversationOf(conversation) },
+        headers: { Location: `/v1/conversations/${conversation.id}` },
+      };
     },
   }),
   route({

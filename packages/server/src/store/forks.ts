@@ -1,0 +1,180 @@
+import type { ConversationEvent, EventBody, EventType } from '../domain/events.ts';
+import type { Database } from './database.ts';
+import { eventOf, type EventRow } from './events.ts';
+
+/** How far a log is copied. A log only grows, so that what is before these stays as it is. */
+export interface ForkCut {
+  conversationId: string;
+  /** Events before this one. */
+  nextSeq: number;
+  /** Of runs that were accepted before this one or are it. */
+  acceptSeq: number;
+}
+
+/** `busy`: a run is queued or under way. `no_message`: there is no such message in the conversation. */
+export async function forkCut(
+  db: Database,
+  conversationId: string,
+  messageId: string | null,
+): Promise<ForkCut | 'busy' | 'no_message'> {
+  const [row] = await db.sql<{ is_idle: boolean; next_seq: bigint; accept_seq: bigint | null }[]>`
+    select l.state = 'idle' as is_idle, l.next_seq, case when ${messageId}::uuid is null then l.next_seq else (
+        select r.accept_seq from messages m join runs r on r.id = m.run_id
+        where m.id = ${messageId}::uuid and m.conversation_id = l.conversation_id) end as accept_seq
+    from lanes l where l.conversation_id = ${conversationId}`;
+  if (!row || row.accept_seq === null) return 'no_message';
+  if (!row.is_idle) return 'busy';
+  return { conversationId, nextSeq: Number(row.next_seq), acceptSeq: Number(row.accept_seq) };
+}
+
+export interface ForkedRun {
+  id: string;
+  userMessageId: string;
+  /** Of its last attempt. */
+  messageId: string | null;
+}
+
+/** In the order in which they were accepted. */
+export async function runsToFork(db: Database, cut: ForkCut, limit: number): Promise<ForkedRun[]> {
+  return db.sql<ForkedRun[]>`
+    select id, user_message_id as "userMessageId", message_id as "messageId" from runs
+    where conversation_id = ${cut.conversationId} and accept_seq <= ${cut.acceptSeq}::bigint
+      and accept_seq < ${cut.nextSeq}::bigint
+    order by accept_seq limit ${limit}`;
+}
+
+/** All messages of the runs, by id: that is the order in which lists show them. */
+export async function messageIdsToFork(db: Database, cut: ForkCut, runIds: string[]): Promise<string[]> {
+  const rows = await db.sql<{ id: string }[]>`
+    select id from messages where conversation_id = ${cut.conversationId} and run_id = any (${runIds}::uuid[])
+    order by id`;
+  return rows.map(({ id }) => id);
+}
+
+/** Oldest first, a page of hardly more than `maxBytes`; `bytes` is what all of its data takes. Empty: there are no more. */
+export async function eventsToFork(
+  db: Database,
+  cut: ForkCut,
+  page: { after: number; limit: number; maxBytes: number; leftOut: EventType[] },
+): Promise<{ events: ConversationEvent[]; bytes: number }> {
+  const rows = await db.sql<(EventRow & { bytes: number })[]>`
+    with page as (
+      select e.*, octet_length(e.data::text) as bytes, sum(octet_length(e.data::text)) over (order by e.seq) as bytes_through
+      from events e join runs r on r.id = e.run_id
+      where e.conversation_id = ${cut.conversationId} and e.seq > ${page.after}::bigint
+        and e.seq < ${cut.nextSeq}::bigint and r.accept_seq <= ${cut.acceptSeq}::bigint
+        and e.type <> all (${page.leftOut}::text[])
+      order by e.seq limit ${page.limit})
+    select conversation_id, seq, run_id, type, data, at, bytes from page
+    where bytes_through - bytes < ${page.maxBytes} order by seq`;
+  return { events: rows.map(eventOf), bytes: rows.reduce((sum, row) => sum + row.bytes, 0) };
+}
+
+export interface EventCopy {
+  seq: number;
+  runId: string;
+  at: Date;
+  body: EventBody;
+}
+
+export async function insertForkedEvents(
+  db: Database,
+  conversationId: string,
+  events: EventCopy[],
+): Promise<void> {
+  await db.sql`
+    insert into events (conversation_id, seq, run_id, type, data, at)
+    select ${conversationId}, e.seq, e.run_id, e.type, e.data::json, e.at
+    from unnest(${events.map(({ seq }) => seq)}::bigint[], ${events.map(({ runId }) => runId)}::uuid[],
+      ${events.map(({ body }) => body.type)}::text[], ${events.map(({ body }) => JSON.stringify(body.data))}::text[],
+      ${events.map(({ at }) => at.toISOString())}::text[]::timestamptz[]) as e (seq, run_id, type, data, at)`;
+}
+
+export interface ForkTarget {
+  conversationId: string;
+  agentId: string;
+  /** Who asked for the fork. */
+  keyId: string;
+  /** The fork is the same agent's, which has the deployments that its runs ran on. */
+  keepsDeployments: boolean;
+}
+
+export interface RunCopy {
+  from: string;
+  id: string;
+  userMessageId: string;
+  messageId: string | null;
+  acceptSeq: number;
+}
+
+/** Copies of whole rows but for what is named here, so that what a run has more one day is copied too. */
+export async function insertForkedRuns(db: Database, target: ForkTarget, runs: RunCopy[]): Promise<void> {
+  await db.sql`
+    insert into runs select copy.*
+    from unnest(${runs.map(({ from }) => from)}::uuid[], ${runs.map(({ id }) => id)}::uuid[],
+        ${runs.map(({ userMessageId }) => userMessageId)}::uuid[], ${runs.map(({ messageId }) => messageId)}::uuid[],
+        ${runs.map(({ acceptSeq }) => acceptSeq)}::bigint[]) as f (old, id, user_message_id, message_id, accept_seq)
+      join runs r on r.id = f.old,
+      jsonb_populate_record(r, jsonb_build_object(
+        'id', f.id, 'conversation_id', ${target.conversationId}::uuid, 'agent_id', ${target.agentId}::uuid,
+        'key_id', ${target.keyId}::uuid, 'user_message_id', f.user_message_id, 'message_id', f.message_id,
+        'accept_seq', f.accept_seq, 'deployment_id', case when ${target.keepsDeployments} then r.deployment_id end,
+        'input_tokens', 0, 'output_tokens', 0, 'cost_micros', 0)) copy`;
+}
+
+export async function insertForkedMessages(
+  db: Database,
+  target: ForkTarget,
+  messages: { from: string; id: string }[],
+  runs: Pick<RunCopy, 'from' | 'id'>[],
+): Promise<void> {
+  await db.sql`
+    insert into messages select copy.*
+    from unnest(${messages.map(({ from }) => from)}::uuid[], ${messages.map(({ id }) => id)}::uuid[]) as f (old, id)
+      join messages m on m.id = f.old
+      join unnest(${runs.map(({ from }) => from)}::uuid[], ${runs.map(({ id }) => id)}::uuid[]) as g (old, id)
+        on g.old = m.run_id,
+      jsonb_populate_record(m, jsonb_build_object(
+        'id', f.id, 'run_id', g.id, 'conversation_id', ${target.conversationId}::uuid,
+        'agent_id', ${target.agentId}::uuid)) copy`;
+}
+
+/**
+ * The conversation itself: with it all that was copied can be seen, and nothing before. False: its agent is no more.
+ */
+export async function insertFork(
+  db: Database,
+  fork: {
+    from: string;
+    id: string;
+    agentId: string;
+    title: string | null;
+    source: string;
+    nextSeq: number;
+    at: Date;
+  },
+): Promise<boolean> {
+  const rows = await db.sql`
+    with made as (
+      insert into conversations (id, org_id, agent_id, title, source, created_at)
+      select ${fork.id}, a.org_id, a.id, coalesce(${fork.title}::text, c.title), ${fork.source}, ${fork.at}
+      from conversations c, agents a where c.id = ${fork.from} and a.id = ${fork.agentId} and a.deleted_at is null
+      returning id, org_id, agent_id, created_at
+    )
+    insert into lanes (conversation_id, org_id, agent_id, state, next_seq, last_message_at)
+    select id, org_id, agent_id, 'idle', ${fork.nextSeq}::bigint,
+      coalesce((select max(m.created_at) from messages m where m.conversation_id = made.id), created_at)
+    from made returning conversation_id`;
+  return rows.length > 0;
+}
+
+/** What was copied for a fork that did not come to be; nothing when it did after all. */
+export async function discardFork(db: Database, conversationId: string): Promise<void> {
+  await db.tx(async () => {
+    const { sql } = db;
+    const isNone = sql`not exists (select 1 from conversations where id = ${conversationId})`;
+    await sql`delete from events where conversation_id = ${conversationId} and ${isNone}`;
+    await sql`delete from messages where conversation_id = ${conversationId} and ${isNone}`;
+    await sql`delete from runs where conversation_id = ${conversationId} and ${isNone}`;
+  });
+}
