@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import * as inside from '../../../harness/src/frames.ts';
-import { Endpoint } from '../../src/harness/control/endpoint.ts';
+import { Endpoint, type EndpointEvents } from '../../src/harness/control/endpoint.ts';
 import * as host from '../../src/harness/control/frames.ts';
 import { random } from '../support/kill-rounds.ts';
 import { until } from '../support/until.ts';
@@ -15,6 +15,7 @@ const { frameKinds: kinds } = host;
 
 interface World {
   endpoint: Endpoint;
+  events: EndpointEvents;
   path: string;
   lines: [string, number][];
   broken: string[];
@@ -22,18 +23,13 @@ interface World {
   dial(): Socket;
 }
 
-async function open(t: TestContext): Promise<World> {
+async function open(t: TestContext, beforeListening = async (_: World) => {}): Promise<World> {
   const folder = await mkdtemp(join(tmpdir(), 'bc-'));
   const path = join(folder, 'control.sock');
   const faults: unknown[] = [];
   const endpoint = await Endpoint.open(path, (error) => void faults.push(error));
   const lines: World['lines'] = [];
   const broken: string[] = [];
-  endpoint.events = {
-    onLine: (line, end) => void lines.push([line, end]),
-    onHello: () => endpoint.welcome(),
-    onBroken: (why) => void broken.push(why),
-  };
   const sockets: Socket[] = [];
   t.after(async () => {
     for (const socket of sockets) socket.destroy();
@@ -47,7 +43,15 @@ async function open(t: TestContext): Promise<World> {
     sockets.push(socket);
     return socket;
   };
-  return { endpoint, path, lines, broken, faults, dial };
+  const events: EndpointEvents = {
+    onLine: (line, end) => void lines.push([line, end]),
+    onHello: () => endpoint.welcome(),
+    onBroken: (why) => void broken.push(why),
+  };
+  const world = { endpoint, events, path, lines, broken, faults, dial };
+  await beforeListening(world);
+  endpoint.events = events;
+  return world;
 }
 
 const closed = (socket: Socket) => new Promise((resolve) => socket.once('close', resolve));
@@ -60,6 +64,50 @@ test('both sides of the channel have the same table of frames and the same measu
   const { FrameReader: _inside, ...theirs } = inside;
   assert.deepEqual(JSON.parse(JSON.stringify(ours)), JSON.parse(JSON.stringify(theirs)));
   assert.ok(host.textFrame(kinds.log, 3, 'é').equals(inside.textFrame(kinds.log, 3, 'é')));
+});
+
+/** Resolves when the endpoint has read what was sent: a second hello is refused only then. */
+async function heard({ dial }: World): Promise<void> {
+  const second = dial();
+  second.write(hello());
+  await closed(second);
+}
+
+test('a launcher that dials before anybody listens is heard all the same', async (t) => {
+  const { lines: got } = await open(t, async (world) => {
+    const socket = world.dial();
+    socket.write(hello());
+    socket.once('data', () => socket.write(lines('{}\n')));
+    await heard(world);
+  });
+  await until('it was let in, and its line has come', () => got.length === 1);
+});
+
+test('one that has gone again before anybody listens is heard when it dials again', async (t) => {
+  const { lines: got, dial } = await open(t, async (world) => {
+    const socket = world.dial();
+    socket.write(hello());
+    await heard(world);
+    socket.destroy();
+    await until('another one may come', async () => {
+      const next = world.dial();
+      next.write(hello({ version: 2 }));
+      await closed(next);
+      return true;
+    });
+  });
+  const socket = dial();
+  socket.write(Buffer.concat([hello(), lines('{}\n')]));
+  await until('its line has come', () => got.length === 1);
+});
+
+test('one that breaks the protocol before anybody listens is told of', async (t) => {
+  const { broken } = await open(t, async (world) => {
+    const socket = world.dial();
+    socket.write(Buffer.concat([hello(), lines('{}\n')]));
+    await closed(socket);
+  });
+  assert.deepEqual(broken, ['It sent a frame out of turn.']);
 });
 
 test('lines arrive whole and in order however the bytes are cut, each with its position', async (t) => {
@@ -172,9 +220,9 @@ test('a launcher whose first position is the highest of all does not lead beyond
 });
 
 test('a note that is nested too deep to be written is left out', async (t) => {
-  const { endpoint, faults, dial } = await open(t);
+  const { endpoint, events, faults, dial } = await open(t);
   const greeted: unknown[] = [];
-  endpoint.events!.onHello = (notes) => {
+  events.onHello = (notes) => {
     greeted.push([...notes]);
     endpoint.welcome();
   };
@@ -188,8 +236,8 @@ test('a note that is nested too deep to be written is left out', async (t) => {
 });
 
 test('what makes the host throw ends its channel and is told of, and the host goes on', async (t) => {
-  const { endpoint, broken, faults, dial } = await open(t);
-  endpoint.events!.onLine = (line) => {
+  const { events, broken, faults, dial } = await open(t);
+  events.onLine = (line) => {
     throw new Error(`cannot take ${line}`);
   };
   const socket = dial();
@@ -199,7 +247,7 @@ test('what makes the host throw ends its channel and is told of, and the host go
   assert.deepEqual(faults.map(String), ['Error: cannot take one']);
 
   const other = await open(t);
-  other.endpoint.events!.onHello = () => {
+  other.events.onHello = () => {
     throw new Error('cannot greet');
   };
   const early = other.dial();
@@ -209,9 +257,9 @@ test('what makes the host throw ends its channel and is told of, and the host go
 });
 
 test('a launcher that goes away between its hello and the welcome is let in when it comes back', async (t) => {
-  const { endpoint, lines: got, dial } = await open(t);
+  const { endpoint, events, lines: got, dial } = await open(t);
   let hellos = 0;
-  endpoint.events!.onHello = () => void (hellos += 1);
+  events.onHello = () => void (hellos += 1);
   const first = dial();
   first.write(hello({ base: 10, received: 5 }));
   await until('it has said hello', () => hellos === 1);

@@ -50,8 +50,9 @@ export interface EndpointEvents {
 export class Endpoint {
   readonly commands = new Commands((frame) => this.#send(frame));
   readonly log = new SandboxLog();
-  /** Set before the sandbox is started. */
-  events: EndpointEvents | null = null;
+  #events: EndpointEvents | null = null;
+  /** What came before somebody listened: a launcher of an earlier process dials as soon as there is a socket. */
+  #unheard: { hello: Notes | null; broken: string | null } = { hello: null, broken: null };
   readonly #server: Server;
   readonly #greeting = new Set<Socket>();
   readonly #lines: LineCutter;
@@ -76,7 +77,7 @@ export class Endpoint {
     this.#onFault = onFault;
     this.#lines = new LineCutter({
       maxBytes: maxLineBytes,
-      onLine: (line, end) => this.events?.onLine(line, end),
+      onLine: (line, end) => this.#events?.onLine(line, end),
       onTooLong: () => this.#break(`The harness wrote a line of more than ${maxLineBytes} characters.`),
     });
   }
@@ -95,6 +96,15 @@ export class Endpoint {
     // The sandbox's user is another one; the folder around it is open for nobody else.
     await chmod(path, 0o666);
     return endpoint;
+  }
+
+  /** Told also of a launcher that has dialled before, or is broken already. */
+  set events(events: EndpointEvents) {
+    this.#events = events;
+    const { hello, broken } = this.#unheard;
+    this.#unheard = { hello: null, broken: null };
+    if (broken !== null) events.onBroken(broken);
+    else if (hello) events.onHello(hello);
   }
 
   /** Of the byte after the last whole line of the harness. */
@@ -228,10 +238,13 @@ export class Endpoint {
     if (this.#isAwaited) return this.welcome();
     // Of an earlier process of the service: what it had is not ours to send again.
     if (hello.received > 0) this.#sent = new ByteLog(hello.received);
-    this.events?.onHello(hello.notes);
+    if (this.#events) this.#events.onHello(hello.notes);
+    else this.#unheard.hello = hello.notes;
   }
 
   #lost(): void {
+    // Whoever went away unheard dials again, and says it again.
+    this.#unheard.hello = null;
     this.#socket = null;
     this.#isOpen = false;
     this.commands.isReady = false;
@@ -260,7 +273,8 @@ export class Endpoint {
     this.#lines.stop();
     this.#isOpen = false;
     this.#socket?.destroy();
-    this.events?.onBroken(why);
+    if (this.#events) this.#events.onBroken(why);
+    else this.#unheard.broken = why;
   }
 
   #sendLines(bytes: Buffer): void {
