@@ -15,6 +15,8 @@ export interface Agent {
   gitUrl: string;
   /** The active deployment; null until a first one is ready. */
   deploymentId: string | null;
+  /** Origins of pages that may speak to the agent at its own address; `*` stands for all. */
+  allowedOrigins: string[];
   /** When it was created. ISO 8601, UTC, with milliseconds. */
   createdAt: string;
   /** When it was last changed. ISO 8601, UTC, with milliseconds. */
@@ -58,6 +60,8 @@ export interface AgentUpdate {
   model?: string;
   /** An https URL of a git repository. Without it the service makes one and holds it itself. */
   gitUrl?: string;
+  /** Up to 20 origins of pages, such as https://app.example.com, that may speak to the agent at its own address; `*` allows all. */
+  allowedOrigins?: string[];
 }
 
 export interface ApiKey {

@@ -12,6 +12,7 @@ function show(context: Context, agent: Agent): void {
     ['url', agent.url],
     ['gitUrl', agent.gitUrl],
     ['deployment', agent.deploymentId],
+    ['allowedOrigins', agent.allowedOrigins.join(', ') || null],
     ['created', agent.createdAt],
   ]);
 }
@@ -23,12 +24,25 @@ const fields = {
   'git-url': { type: 'string' },
 } as const;
 
-function input(values: Values): { name?: string; description?: string; model?: string; gitUrl?: string } {
+interface Input {
+  name?: string;
+  description?: string;
+  model?: string;
+  gitUrl?: string;
+  allowedOrigins?: string[];
+}
+
+function input(values: Values): Input {
   const given = {
     name: text(values, 'name'),
     description: text(values, 'description'),
     model: text(values, 'model'),
     gitUrl: text(values, 'git-url'),
+    // An empty list takes all of them away.
+    allowedOrigins: text(values, 'allow-origins')
+      ?.split(',')
+      .map((origin) => origin.trim())
+      .filter(Boolean),
   };
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
 }
@@ -72,9 +86,10 @@ export const agentCommands: Command[] = [
   },
   {
     name: 'agents update',
-    usage: '<agent> [--name NAME] [--description TEXT] [--model PROVIDER/MODEL] [--git-url URL]',
+    usage:
+      '<agent> [--name NAME] [--description TEXT] [--model PROVIDER/MODEL] [--git-url URL] [--allow-origins LIST]',
     summary: 'Change an agent',
-    options: fields,
+    options: { ...fields, 'allow-origins': { type: 'string' } },
     positionals: [1, 1],
     async run(context, [nameOrId], values) {
       const patch = input(values);

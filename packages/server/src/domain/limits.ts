@@ -13,6 +13,8 @@ export const limits = {
   /** So many values fit into a head that any host would read. */
   placeholdersPerRequest: 16,
   gitUrlChars: 2_000,
+  /** Of pages that may speak to an agent. */
+  allowedOrigins: 20,
   refChars: 255,
   manifestBytes: 64 * 1024,
   instructionsBytes: 1024 * 1024,

@@ -25,6 +25,8 @@ export interface Agent {
   /** Null: the service holds the repository itself. */
   externalGitUrl: string | null;
   deploymentId: string | null;
+  /** Origins of pages that may speak to the agent at its own host; `*` stands for all. */
+  allowedOrigins: string[];
   /** A small number of its own per agent and installation; drivers derive a host uid from it. */
   slot: number;
   createdAt: Date;

@@ -5,6 +5,7 @@ import { isId, newId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import { defaultManifest } from '../domain/manifest.ts';
 import type { Agent } from '../domain/nouns.ts';
+import { readOrigins } from '../domain/origins.ts';
 import type { Cursors } from '../domain/paging.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
 import { RepoError } from '../domain/ports/repos.ts';
@@ -192,6 +193,10 @@ async function readPatch(
   const description =
     input.description === undefined ? before.description : readDescription('description', input.description);
   if (description !== before.description) patch.description = description;
+  if (input.allowedOrigins !== undefined) {
+    const origins = readOrigins('allowedOrigins', input.allowedOrigins);
+    if (origins.join(' ') !== before.allowedOrigins.join(' ')) patch.allowedOrigins = origins;
+  }
   const model = input.model === undefined ? before.model : readModel('model', input.model);
   if (model !== before.model) patch.model = model;
   if (input.gitUrl !== undefined && input.gitUrl !== before.externalGitUrl) {

@@ -63,7 +63,13 @@ export interface AgentsService {
   update(
     p: Principal,
     id: string,
-    patch: { name?: string; description?: string; model?: string; gitUrl?: string },
+    patch: {
+      name?: string;
+      description?: string;
+      model?: string;
+      gitUrl?: string;
+      allowedOrigins?: string[];
+    },
   ): Promise<Agent>;
   remove(p: Principal, id: string): Promise<void>;
 }

@@ -16,6 +16,7 @@ export interface AgentPatch {
   description?: string;
   model?: string;
   externalGitUrl?: string | null;
+  allowedOrigins?: string[];
 }
 
 export interface AgentPosition {
@@ -28,7 +29,7 @@ export interface AgentPosition {
 
 const columns = (sql: Sql) => sql`
   id, org_id as "orgId", slot, name, description, model, external_git_url as "externalGitUrl",
-  deployment_id as "deploymentId", created_at as "createdAt", updated_at as "updatedAt"`;
+  deployment_id as "deploymentId", allowed_origins as "allowedOrigins", created_at as "createdAt", updated_at as "updatedAt"`;
 
 export type AgentStore = ReturnType<typeof createAgentStore>;
 
@@ -97,6 +98,7 @@ export function createAgentStore(db: Database) {
           name = coalesce(${patch.name ?? null}::text, name),
           description = coalesce(${patch.description ?? null}::text, description),
           model = coalesce(${patch.model ?? null}::text, model),
+          allowed_origins = coalesce(${patch.allowedOrigins ?? null}::text[], allowed_origins),
           external_git_url = ${git === undefined ? sql`external_git_url` : sql`${git}::text`},
           generation = generation + case when ${patch.model ?? null}::text <> model then 1 else 0 end,
           updated_at = now()

@@ -232,6 +232,49 @@ test('failed keys are counted by the client that a trusted proxy names', async (
   }
 });
 
+test('pages of the origins that the owner allows may read answers, and no others, never with credentials', async () => {
+  const allow = (allowedOrigins: string[]) =>
+    world.call('PATCH', `/v1/agents/${other.id}`, { body: { allowedOrigins } });
+  const ask = async (origin: string, url = address(other.id), headers = key(world.keys.owner)) =>
+    (await get(url, { ...headers, origin })).headers;
+  const preflight = async (origin: string, label = other.id) =>
+    readReply(
+      await at(address(label), {
+        method: 'OPTIONS',
+        headers: {
+          origin,
+          'access-control-request-method': 'POST',
+          'access-control-request-headers': 'authorization,content-type',
+        },
+      }),
+    );
+  const page = 'https://app.example.com';
+  assert.equal((await ask(page)).get('access-control-allow-origin'), null);
+  assert.equal((await preflight(page)).headers.get('access-control-allow-headers'), null);
+  const changed = await allow(['https://APP.example.com', page]);
+  assert.deepEqual((changed.json as { agent: { allowedOrigins: string[] } }).agent.allowedOrigins, [page]);
+  const allowed = await preflight(page);
+  assert.deepEqual(
+    [allowed.status, allowed.text, allowed.headers.get('access-control-allow-origin')],
+    [204, '', page],
+  );
+  assert.equal(allowed.headers.get('access-control-allow-headers'), 'authorization,content-type');
+  assert.match(allowed.headers.get('access-control-allow-methods') ?? '', /POST/);
+  const refused = await ask(page, address(other.id), { authorization: 'Bearer no' });
+  assert.equal(refused.get('access-control-allow-origin'), page, 'a page may read why it is refused');
+  assert.match((await ask(page)).get('access-control-expose-headers') ?? '', /X-Request-Id/);
+  assert.match((await ask(page)).get('vary') ?? '', /Origin/);
+  assert.equal((await ask('https://evil.example')).get('access-control-allow-origin'), null);
+  await allow(['*']);
+  const all = await ask('https://evil.example');
+  assert.equal(all.get('access-control-allow-origin'), '*');
+  for (const headers of [allowed.headers, all, (await preflight('https://evil.example')).headers])
+    assert.equal(headers.get('access-control-allow-credentials'), null);
+  assert.equal((await preflight(page, newId())).status, 404);
+  for (const bad of [['app.example.com'], ['https://a.example/path'], ['null'], Array(21).fill(page)])
+    assert.equal((await allow(bad as string[])).status, 400, String(bad));
+});
+
 test('a WebSocket is opened under the same rules, with the key in a subprotocol for browsers', async () => {
   const connect = (label: string, headers: Record<string, string>, protocols: string[] = []) => {
     const socket = new WebSocket(`ws://127.0.0.1:${port}/echo/socket`, protocols, {

@@ -82,7 +82,7 @@ async function answer(c: Context<Env>, asked: Asked): Promise<Response> {
   const origin = header(c, 'origin');
   if (origin !== undefined && !mount?.ownCors) {
     const agent = await services.agents.find(label);
-    if (agent) writeCors(head, [], origin, agentUrl(agent.id, edge.addresses));
+    if (agent) writeCors(head, agent.allowedOrigins, origin, agentUrl(agent.id, edge.addresses));
     if (method === 'OPTIONS' && header(c, 'access-control-request-method') !== undefined) {
       if (!agent) throw notFound();
       return preflight(head, header(c, 'access-control-request-headers'));

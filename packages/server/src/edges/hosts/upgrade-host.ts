@@ -68,7 +68,7 @@ export function hostUpgrades(
     const origin = agentUrl(agent.id, edge.addresses);
     const { origin: asker } = request.headers;
     // A browser lets every page open a WebSocket anywhere, so that here it is the service that has to look.
-    if (asker !== undefined && !mount.ownCors && !allowsOrigin([], asker, origin))
+    if (asker !== undefined && !mount.ownCors && !allowsOrigin(agent.allowedOrigins, asker, origin))
       throw new DomainError('scope_insufficient', 'Pages of this origin may not speak to the agent.');
     if (socket.destroyed) throw notFound();
     await upgrade.handle({

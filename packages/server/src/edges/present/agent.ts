@@ -18,6 +18,7 @@ export function agentOf(agent: Agent, addresses: Addresses) {
     model: agent.model,
     gitUrl: agent.externalGitUrl ?? `${addresses.baseUrl}/git/${agent.id}.git`,
     deploymentId: agent.deploymentId,
+    allowedOrigins: agent.allowedOrigins,
     createdAt: agent.createdAt.toISOString(),
     updatedAt: agent.updatedAt.toISOString(),
   };

@@ -15,6 +15,9 @@ export const Agent = model(
       format: 'uuid',
       description: 'The active deployment; null until a first one is ready.',
     }),
+    allowedOrigins: z
+      .array(z.string())
+      .describe('Origins of pages that may speak to the agent at its own address; `*` stands for all.'),
     createdAt: time('When it was created.'),
     updatedAt: time('When it was last changed.'),
   }),
@@ -53,6 +56,13 @@ export const AgentUpdate = model(
     description: description.optional(),
     model: modelName.optional(),
     gitUrl: gitUrl.optional(),
+    allowedOrigins: z
+      .array(z.string().max(300))
+      .max(limits.allowedOrigins)
+      .describe(
+        `Up to ${limits.allowedOrigins} origins of pages, such as https://app.example.com, that may speak to the agent at its own address; \`*\` allows all.`,
+      )
+      .optional(),
   }),
   'Only the fields that are given change.',
 );

@@ -14,6 +14,7 @@ export const agent = {
   model: 'anthropic/claude-sonnet-4-5',
   gitUrl: `https://berth.example.com/git/${agentId}.git`,
   deploymentId,
+  allowedOrigins: [],
   createdAt: '2026-11-28T09:30:00.000Z',
   updatedAt: '2026-11-28T09:31:12.480Z',
 };
