@@ -290,7 +290,7 @@ export async function compose(
   const snapshots = createSnapshots({
     ...stores,
     snapshots: createSnapshotRows(db),
-    store: createSnapshotStore(volumeSwap),
+    store: createSnapshotStore(volumeSwap, { minFreeBytes: config.snapshotMinFreeMb * 1024 * 1024 }),
     cursors,
     host: runtime.host,
     driver: sandboxDriver,

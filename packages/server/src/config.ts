@@ -55,6 +55,8 @@ export interface Config {
     /** Sandboxes that this node keeps at once, running turns or warm. */
     max: number;
   };
+  /** Snapshots leave so much of the disk free. */
+  snapshotMinFreeMb: number;
   /** Agents of one organisation with accepted and unfinished work, beyond which a send is refused. */
   maxActiveAgents: number;
   maxConcurrentRuns: number;
@@ -188,6 +190,11 @@ const vars = {
     'BERTH_SANDBOX_DISK_MB',
     '2048',
     'Disk of an agent (workspace and home) in MiB, 16 to 1048576.',
+  ),
+  snapshotFree: declare(
+    'BERTH_SNAPSHOT_MIN_FREE_MB',
+    '1024',
+    'Free disk space in MiB that snapshots leave to all else, 0 to 1048576.',
   ),
   sandboxIdle: declare(
     'BERTH_SANDBOX_IDLE_SECONDS',
@@ -339,6 +346,7 @@ export function readConfig(env: Env): Config {
       idleSeconds: number('BERTH_SANDBOX_IDLE_SECONDS', vars.sandboxIdle(env), 300, 1, 86_400),
       max: number('BERTH_MAX_SANDBOXES', vars.sandboxMax(env), 64, 1, 10_000),
     },
+    snapshotMinFreeMb: number('BERTH_SNAPSHOT_MIN_FREE_MB', vars.snapshotFree(env), 1024, 0, 1_048_576),
     maxActiveAgents: number('BERTH_MAX_ACTIVE_AGENTS', vars.maxActiveAgents(env), 1000, 1, 100_000),
     maxConcurrentRuns: number('BERTH_MAX_CONCURRENT_RUNS', vars.maxConcurrentRuns(env), 1000, 1, 100_000),
     runTimeoutSeconds: number('BERTH_RUN_TIMEOUT_SECONDS', vars.runTimeout(env), 3600, 1, 86_400),

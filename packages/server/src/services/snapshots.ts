@@ -132,12 +132,13 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
       const { orgId } = await editable(p, agentId);
       const snapshot = await existing(agentId, id);
       const target = await editable(p, toAgentId);
-      inUse.add(snapshot);
+      const saved = { bytes: snapshot.bytes, chunks: (await snapshots.chunksOf(agentId, id)) ?? [] };
+      inUse.add(saved);
       try {
         // It may have been deleted before it was in use, or while this waited.
-        await replaceFiles(target, orgId, snapshot, () => existing(agentId, id));
+        await replaceFiles(target, orgId, saved, () => existing(agentId, id));
       } finally {
-        inUse.delete(snapshot);
+        inUse.delete(saved);
         if (!(await snapshots.get(agentId, id))) await sweep(orgId);
       }
       return snapshot;

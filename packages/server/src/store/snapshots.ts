@@ -6,14 +6,12 @@ export interface SnapshotRow {
   orgId: string;
   agentId: string;
   name: string;
-  chunks: Chunk[];
   bytes: number;
   storedBytes: number;
   createdAt: Date;
 }
 
-interface Stored extends Omit<SnapshotRow, 'chunks' | 'bytes' | 'storedBytes'> {
-  chunks: Buffer;
+interface Stored extends Omit<SnapshotRow, 'bytes' | 'storedBytes'> {
   bytes: string;
   storedBytes: string;
 }
@@ -21,15 +19,16 @@ interface Stored extends Omit<SnapshotRow, 'chunks' | 'bytes' | 'storedBytes'> {
 /** SHA-256 and length of each chunk, one after another. */
 const CHUNK_BYTES = 36;
 
+/** Without the chunks: a large snapshot has very many. */
 const columns = (sql: Sql) => sql`
-  id, org_id as "orgId", agent_id as "agentId", name, chunks, bytes::text as bytes, stored_bytes::text as "storedBytes",
+  id, org_id as "orgId", agent_id as "agentId", name, bytes::text as bytes, stored_bytes::text as "storedBytes",
   created_at as "createdAt"`;
 
 export type SnapshotStore = ReturnType<typeof createSnapshotRows>;
 
 export function createSnapshotRows(db: Database) {
   return {
-    async insert(row: Omit<SnapshotRow, 'createdAt'>): Promise<SnapshotRow> {
+    async insert(row: Omit<SnapshotRow, 'createdAt'> & { chunks: Chunk[] }): Promise<SnapshotRow> {
       const { sql } = db;
       const rows = await sql<Stored[]>`
         insert into snapshots (id, org_id, agent_id, name, chunks, bytes, stored_bytes)
@@ -43,6 +42,13 @@ export function createSnapshotRows(db: Database) {
       const rows = await sql<Stored[]>`
         select ${columns(sql)} from snapshots where id = ${id} and agent_id = ${agentId}`;
       return rows[0] ? read(rows[0]) : null;
+    },
+
+    /** In order; null when there is no such snapshot. */
+    async chunksOf(agentId: string, id: string): Promise<Chunk[] | null> {
+      const rows = await db.sql<{ chunks: Buffer }[]>`
+        select chunks from snapshots where id = ${id} and agent_id = ${agentId}`;
+      return rows[0] ? unpack(rows[0].chunks) : null;
     },
 
     async list(agentId: string, at: { before: string | null; limit: number }): Promise<SnapshotRow[]> {
@@ -97,12 +103,7 @@ export function createSnapshotRows(db: Database) {
 }
 
 function read(row: Stored): SnapshotRow {
-  return {
-    ...row,
-    chunks: unpack(row.chunks),
-    bytes: Number(row.bytes),
-    storedBytes: Number(row.storedBytes),
-  };
+  return { ...row, bytes: Number(row.bytes), storedBytes: Number(row.storedBytes) };
 }
 
 function pack(chunks: Chunk[]): Buffer {

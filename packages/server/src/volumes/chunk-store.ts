@@ -14,29 +14,49 @@ const CHUNK_MAX_BYTES = 4 * 1024 * 1024;
 
 const pathOf = (dir: string, hash: string): string => join(dir, hash.slice(0, 2), hash);
 
-/** Writes a stream as chunks under the hash of their content; those that are there already take no more room. */
+/** What `saveChunks` may take. */
+export interface Room {
+  maxBytes: number;
+  /** Throws when so many bytes more do not fit on the disk. */
+  check(bytes: number): Promise<void>;
+}
+
+/**
+ * Writes a stream as chunks under the hash of their content; those that are there already take no more room. Null: it is
+ * longer than it may be. Whenever it is not saved whole, nothing of it is left; no other save may run in the same folder.
+ */
 export async function saveChunks(
   dir: string,
   source: AsyncIterable<Buffer>,
-  maxBytes: number,
+  room: Room,
 ): Promise<{ chunks: Chunk[]; bytes: number; storedBytes: number } | null> {
   const chunks: Chunk[] = [];
+  const added: string[] = [];
   let bytes = 0;
   let storedBytes = 0;
-  for await (const content of chunksOf(source)) {
-    bytes += content.length;
-    if (bytes > maxBytes) return null;
-    const hash = createHash('sha256').update(content).digest('hex');
-    chunks.push({ hash, bytes: content.length });
-    storedBytes += await saveOne(dir, hash, content);
+  let isWhole = false;
+  try {
+    for await (const content of chunksOf(source)) {
+      bytes += content.length;
+      if (bytes > room.maxBytes) return null;
+      const hash = createHash('sha256').update(content).digest('hex');
+      chunks.push({ hash, bytes: content.length });
+      const took = await saveOne(dir, hash, content, room);
+      if (took > 0) added.push(hash);
+      storedBytes += took;
+    }
+    isWhole = true;
+    return { chunks, bytes, storedBytes };
+  } finally {
+    if (!isWhole) for (const hash of added) await rm(pathOf(dir, hash), { force: true });
   }
-  return { chunks, bytes, storedBytes };
 }
 
-async function saveOne(dir: string, hash: string, content: Buffer): Promise<number> {
+async function saveOne(dir: string, hash: string, content: Buffer, room: Room): Promise<number> {
   const path = pathOf(dir, hash);
   if (await isThere(path)) return 0;
   const packed = await compress(content, { params: { [constants.ZSTD_c_compressionLevel]: LEVEL } });
+  await room.check(packed.length);
   mkdirSync(join(dir, hash.slice(0, 2)), { recursive: true, mode: 0o700 });
   const temporary = join(dir, `tmp-${randomUUID()}`);
   try {

@@ -113,7 +113,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
   const snapshots = createSnapshots({
     ...stores,
     snapshots: createSnapshotRows(db),
-    store: createSnapshotStore(volumeSwap),
+    store: createSnapshotStore(volumeSwap, { minFreeBytes: 0 }),
     cursors,
     host: sandboxHost,
     driver: fakeVolumeDriver,

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { DomainError } from '../../src/domain/errors.ts';
 import { chunksOf } from '../../src/volumes/chunker.ts';
 import { volumeSwap } from '../../src/sandbox/volume-swap.ts';
 import { createSnapshotStore } from '../../src/volumes/snapshot.ts';
@@ -16,7 +17,7 @@ const newWorld = () => {
   worlds.push(world);
   return { ...world, storeDir: join(world.base, 'store') };
 };
-const store = createSnapshotStore(volumeSwap);
+const store = createSnapshotStore(volumeSwap, { minFreeBytes: 0 });
 const MAX = 1_000_000_000;
 const room = { maxBytes: MAX, maxEntries: 100_000 };
 const filesIn = (dir: string) =>
@@ -105,4 +106,50 @@ test('a volume that is too large is not stored, and a hostile tree does not end 
     store.save(storeDir, volumeDir, MAX),
     (error: { code?: string }) => error.code === 'conflict',
   );
+});
+
+test('a snapshot that would leave too little of the disk free is refused at once, and in the middle leaves nothing', async () => {
+  const { storeDir, volumeDir, shell } = newWorld();
+  shell('head -c 9000000 /dev/urandom > first');
+  const before = await store.save(storeDir, volumeDir, MAX);
+  const stored = filesIn(storeDir);
+  shell('head -c 14000000 /dev/urandom > second');
+  const isFull = (error: unknown) =>
+    error instanceof DomainError && error.code === 'unavailable' && /leave 5 MiB/.test(error.message);
+  const minFreeBytes = 5 * 1024 * 1024;
+  for (const freeBytes of [[minFreeBytes - 1], [1e9, 1e9, 1e9, minFreeBytes + 1000]]) {
+    let asked = 0;
+    const nearlyFull = createSnapshotStore(volumeSwap, {
+      minFreeBytes,
+      freeBytes: async () => freeBytes[Math.min(asked++, freeBytes.length - 1)]!,
+    });
+    await assert.rejects(nearlyFull.save(storeDir, volumeDir, MAX), isFull);
+    assert.equal(asked, freeBytes.length);
+    assert.deepEqual(filesIn(storeDir), stored);
+  }
+  shell('rm first second');
+  await store.restore(storeDir, volumeDir, before.chunks, room);
+  assert.equal(shell('ls -l first').split(' ')[4], '9000000');
+});
+
+test('a disk that is full all the same is told as such, and nothing of the snapshot is left on it', async (t) => {
+  const { storeDir, volumeDir, shell } = newWorld();
+  shell('head -c 12000000 /dev/urandom > random');
+  mkdirSync(storeDir);
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=6m', 'none', storeDir], { stdio: 'pipe' });
+  } catch (error) {
+    return t.skip(`nothing can be mounted here: ${String(error)}`);
+  }
+  try {
+    // It says that there is room, as it was a moment ago.
+    const unaware = createSnapshotStore(volumeSwap, { minFreeBytes: 0, freeBytes: async () => 1e12 });
+    const told = { code: 'unavailable', message: /disk of the service is nearly full/ };
+    await assert.rejects(unaware.save(storeDir, volumeDir, MAX), told);
+    assert.deepEqual(filesIn(storeDir), []);
+    await assert.rejects(store.save(storeDir, volumeDir, MAX), told);
+    assert.deepEqual(filesIn(storeDir), []);
+  } finally {
+    execFileSync('umount', [storeDir]);
+  }
 });
