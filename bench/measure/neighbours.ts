@@ -22,7 +22,7 @@ const SCRIPT = { tokens: 20, firstMs: 5, gapMs: 2 };
  * Two agents side by side: one talks, the other does its worst. For each kind of attack, and for all of them at once: the
  * turns of the first alone and beside it, in turns.
  */
-export async function neighbours(): Promise<Figure[]> {
+export async function neighbours(only?: readonly string[]): Promise<Figure[]> {
   // A small disk, so that it is filled many times.
   const world = await openWorld({ BERTH_SANDBOX_DISK_MB: '256' });
   try {
@@ -32,7 +32,8 @@ export async function neighbours(): Promise<Figure[]> {
     const figures: Figure[] = [];
     const all = { ...attacks, 'all of it': Object.values(attacks).flat() };
     for (const [name, scripts] of Object.entries(all))
-      figures.push(...(await beside(world, hostileId, name, scripts)));
+      if (only === undefined || only.includes(name))
+        figures.push(...(await beside(world, hostileId, name, scripts)));
     return figures;
   } finally {
     await world.end();

@@ -47,6 +47,12 @@ export const limits = {
   egressConnections: 256,
   /** New ones, after as many at once; others wait. */
   egressConnectionsPerSecond: 100,
+  /** New connections of a sandbox to the socket of its proxy, refused ones too; then the socket is shut for a while. */
+  egressArrivals: { burst: 512, perSecond: 200 },
+  /** The same of its model gateway: a harness keeps its connections. */
+  gatewayArrivals: { burst: 512, perSecond: 100 },
+  /** The same of its control channel: one is served, and a launcher without a service dials a few times a second. */
+  controlArrivals: { burst: 64, perSecond: 20 },
   egressHeadBytes: 16 * 1024,
   egressHeaders: 100,
   /** To send a request, or the first bytes of a tunnel. */

@@ -1,9 +1,11 @@
+import { chmodSync } from 'node:fs';
 import { chmod, rm } from 'node:fs/promises';
 import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Network } from '../domain/address-ranges.ts';
 import { EgressRefused } from '../domain/egress-policy.ts';
+import { Gate } from '../domain/gate.ts';
 import { limits as defaults } from '../domain/limits.ts';
 import type { Egress, EgressOwner, EgressRecorder, ReadEgressPolicy } from '../domain/ports/egress.ts';
 import { refuseSocket } from './answers.ts';
@@ -132,6 +134,8 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
       await rm(path, { force: true });
       const session = new EgressSession(owner, shared, options.interceptor(owner));
       const server = createServer({ allowHalfOpen: true }, (client) => accept(session, client));
+      // A socket that nobody may write to lets nobody connect, which costs us nothing.
+      new Gate(defaults.egressArrivals, (isShut) => chmodSync(path, isShut ? 0 : 0o666)).watch(server);
       // Beyond what gets an answer, they are closed without one.
       server.maxConnections = shared.limits.connections + 16;
       server.on('error', () => undefined);

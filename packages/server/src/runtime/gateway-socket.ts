@@ -1,5 +1,8 @@
+import { chmodSync } from 'node:fs';
 import { chmod, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import { Gate } from '../domain/gate.ts';
+import { limits } from '../domain/limits.ts';
 import type { ModelCaller, ModelGateway } from '../domain/ports/model-gateway.ts';
 
 export interface GatewaySocket {
@@ -31,6 +34,9 @@ export async function openGatewaySocket(
   );
   // No sandbox gets more than half of what all of them may have.
   server.maxConnections = Math.min(MAX_CONNECTIONS, Math.ceil(maxConnections / 2));
+  // Nobody can connect to a socket that nobody may write to: whoever asks too often waits outside, at no cost to us.
+  const gate = new Gate(limits.gatewayArrivals, (isShut) => chmodSync(path, isShut ? 0 : 0o666));
+  gate.watch(server);
   server.on('connection', (connection) => {
     open += 1;
     connection.once('close', () => (open -= 1));
@@ -44,6 +50,7 @@ export async function openGatewaySocket(
   await chmod(path, 0o666);
   return {
     close() {
+      gate.close();
       server.close();
       server.closeAllConnections();
     },

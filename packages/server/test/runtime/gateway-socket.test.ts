@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
@@ -43,4 +43,20 @@ test('a sandbox that floods the model gateway with connections keeps a bounded n
 test('all sandboxes together hold no more connections than the service can spare', async (t) => {
   const { closed } = await flooded(t, 60, 20);
   await until('the surplus is closed', () => closed() >= 40);
+});
+
+test('a sandbox that opens one connection after another finds the socket shut, and later open again', async (t) => {
+  const { path } = await flooded(t, 0, 2_000);
+  const isShut = async () => ((await stat(path)).mode & 0o777) === 0;
+  const again = (): void =>
+    void connect(path)
+      .on('error', () => undefined)
+      .destroy();
+  // As fast as it can.
+  const flood = async () => {
+    for (let i = 0; i < 20; i += 1) again();
+    return isShut();
+  };
+  await until('it is shut', flood);
+  await until('it is open again', async () => !(await isShut()));
 });

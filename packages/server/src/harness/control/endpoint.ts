@@ -1,5 +1,8 @@
+import { chmodSync } from 'node:fs';
 import { chmod, rm } from 'node:fs/promises';
 import { createServer, type Server, type Socket } from 'node:net';
+import { Gate } from '../../domain/gate.ts';
+import { limits } from '../../domain/limits.ts';
 import { isRecord } from '../clean.ts';
 import { ByteLog } from './byte-log.ts';
 import { Commands } from './commands.ts';
@@ -89,6 +92,8 @@ export class Endpoint {
     const endpoint = new Endpoint(server, onFault);
     server.maxConnections = maxGreeting + 1;
     server.on('connection', (socket) => endpoint.#greet(socket));
+    // A socket that nobody may write to lets nobody connect, which costs us nothing.
+    new Gate(limits.controlArrivals, (isShut) => chmodSync(path, isShut ? 0 : 0o666)).watch(server);
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject);
       server.listen(path, resolve);

@@ -1,0 +1,78 @@
+/** How fast something may come: `burst` at once, then `perSecond`. */
+export interface Pace {
+  burst: number;
+  perSecond: number;
+}
+
+interface Watched {
+  on(event: 'connection' | 'drop' | 'close', listener: () => void): unknown;
+}
+
+/** Shorter pauses cost more than they keep away. */
+const MIN_SHUT_MS = 100;
+
+/**
+ * A door that is shut for a while when too many came through it. Connections that are refused one by one still cost the
+ * service time and memory for each; those that find the door shut cost it nothing.
+ */
+export class Gate {
+  readonly #pace: Pace;
+  readonly #setShut: (isShut: boolean) => void;
+  #spentUntilMs = 0;
+  #reopening: NodeJS.Timeout | null = null;
+
+  constructor(pace: Pace, setShut: (isShut: boolean) => void) {
+    this.#pace = pace;
+    this.#setShut = setShut;
+  }
+
+  get isShut(): boolean {
+    return this.#reopening !== null;
+  }
+
+  /** Counts what comes to a server (of node:net), also what it drops at once. */
+  watch(server: Watched): this {
+    server.on('connection', () => this.came());
+    server.on('drop', () => this.came());
+    server.on('close', () => this.close());
+    return this;
+  }
+
+  /** One came. Those that were on their way when the door was shut still come, and count. */
+  came(nowMs = performance.now()): void {
+    const { burst, perSecond } = this.#pace;
+    const eachMs = 1_000 / perSecond;
+    this.#spentUntilMs = Math.max(nowMs, this.#spentUntilMs) + eachMs;
+    const overMs = this.#spentUntilMs - nowMs - burst * eachMs;
+    if (overMs <= 0 || this.#reopening) return;
+    this.#set(true);
+    this.#shutFor(overMs);
+  }
+
+  /** It stays as it is. */
+  close(): void {
+    if (this.#reopening) clearTimeout(this.#reopening);
+    this.#reopening = null;
+  }
+
+  #shutFor(ms: number): void {
+    this.#reopening = setTimeout(() => this.#reopen(), Math.max(ms, MIN_SHUT_MS));
+    this.#reopening.unref();
+  }
+
+  #reopen(nowMs = performance.now()): void {
+    const { burst, perSecond } = this.#pace;
+    const overMs = this.#spentUntilMs - nowMs - (burst * 1_000) / perSecond;
+    if (overMs > 0) return this.#shutFor(overMs);
+    this.#reopening = null;
+    this.#set(false);
+  }
+
+  #set(isShut: boolean): void {
+    try {
+      this.#setShut(isShut);
+    } catch {
+      // What is behind the door has gone, and the door with it.
+    }
+  }
+}
