@@ -28,3 +28,12 @@ export function isDatabaseAway(error: unknown): boolean {
   if (CONNECT_ONLY_CODES.has(code)) return syscall === 'connect' || syscall === 'getaddrinfo';
   return CONNECTION_CODES.has(code);
 }
+
+/**
+ * Whether the database has withdrawn what was asked because others changed the same rows at the same moment (deadlock,
+ * serialization failure): nothing of it has taken effect, and the same may be asked again.
+ */
+export function isWithdrawn(error: unknown): boolean {
+  const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
+  return name === 'PostgresError' && (code === '40P01' || code === '40001');
+}

@@ -4,6 +4,7 @@ import { DomainError } from '../../src/domain/errors.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { asUnavailable } from '../../src/store/errors.ts';
 import { testDatabase } from '../support/database.ts';
+import { presentable } from '../../src/edges/http/errors.ts';
 import { until } from '../support/process.ts';
 
 test('what a transaction started and left behind never writes into a later transaction of the same connection', async () => {
@@ -99,4 +100,29 @@ test('a connection that the server ends fails its statement as unavailable, and 
   assert.equal(asUnavailable(new Error('anything else')), null);
   await other.close();
   await close();
+});
+
+test('of two transactions that wait for each other one is withdrawn, which is told as a request to try again', async (t) => {
+  const { db, close } = await testDatabase();
+  t.after(close);
+  await db.sql`create table pair (id int primary key, n int)`;
+  await db.sql`insert into pair values (1, 0), (2, 0)`;
+  const both = Promise.withResolvers<void>();
+  let begun = 0;
+  const change = (first: number, second: number) =>
+    db.tx(async () => {
+      await db.sql`update pair set n = n + 1 where id = ${first}`;
+      begun += 1;
+      if (begun === 2) both.resolve();
+      await both.promise;
+      await db.sql`update pair set n = n + 1 where id = ${second}`;
+    });
+  const ends = await Promise.allSettled([change(1, 2), change(2, 1)]);
+  const failed = ends.filter((end) => end.status === 'rejected');
+  assert.equal(failed.length, 1);
+  const shown = presentable(failed[0]!.reason, 'request');
+  assert.equal(shown.code, 'unavailable');
+  assert.equal(shown.retryAfterSeconds, 1);
+  const rows = await db.sql<{ n: number }[]>`select n from pair`;
+  assert.deepEqual([...rows], [{ n: 1 }, { n: 1 }]);
 });

@@ -1,4 +1,4 @@
-import { isDatabaseAway } from '../../domain/database-away.ts';
+import { isDatabaseAway, isWithdrawn } from '../../domain/database-away.ts';
 import type { ErrorDetail } from '../../domain/errors.ts';
 import { DomainError } from '../../domain/errors.ts';
 import { statusOf } from './status.ts';
@@ -21,6 +21,16 @@ export function presentable(error: unknown, requestId: string): DomainError {
       retryAfterSeconds: 1,
       cause: error,
     });
+  }
+  if (isWithdrawn(error)) {
+    return new DomainError(
+      'unavailable',
+      'Others changed the same at this moment, so nothing was done; try again.',
+      {
+        retryAfterSeconds: 1,
+        cause: error,
+      },
+    );
   }
   return new DomainError(
     'internal',
