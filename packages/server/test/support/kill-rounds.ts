@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isId } from '../../src/domain/ids.ts';
@@ -47,6 +47,8 @@ export interface KillReport {
   resent: number;
   viewerReconnects: number;
   events: number;
+  /** Why attempts were given up and runs failed, and how often each. */
+  reasons: Record<string, number>;
 }
 
 interface Sent {
@@ -95,6 +97,10 @@ export async function killRounds(plan: KillPlan): Promise<KillReport> {
   const viewers = new Map<string, Viewer>();
   try {
     return await rounds(plan, service, shop, viewers);
+  } catch (error) {
+    const file = `/tmp/berth-kill-rounds-${process.pid}.log`;
+    await writeFile(file, service.logs());
+    throw new Error(`${(error as Error).message}\nThe log of the service is in ${file}.`, { cause: error });
   } finally {
     for (const viewer of viewers.values()) await viewer.stop();
     await shop.close();
@@ -221,7 +227,9 @@ async function checkAll(
     harnessExits: 0,
     viewerReconnects: 0,
     events: 0,
+    reasons: {} as Record<string, number>,
   };
+  const count = (reason: string) => (report.reasons[reason] = (report.reasons[reason] ?? 0) + 1);
   for (const conversationId of conversationIds) {
     const log = await logOf(service, { conversationId });
     report.events += log.length;
@@ -240,11 +248,14 @@ async function checkAll(
     for (const { runId, marker, content } of mine) {
       const own = log.filter((event) => event.data.runId === runId);
       const end = own.find((event) => /^run\.(completed|failed|cancelled)$/.test(event.type))!;
-      if (own.some((event) => event.type === 'run.retrying')) report.retried += 1;
+      const retries = own.filter((event) => event.type === 'run.retrying');
+      if (retries.length > 0) report.retried += 1;
+      for (const { data } of retries) count(data.reason);
       if (end.type !== 'run.completed') {
         const code = end.data.error?.code;
         assert.ok(mayFailAs.includes(code), `${content}: ${JSON.stringify(end)}`);
         report[code === 'lost' ? 'lost' : 'harnessExits'] += 1;
+        count(`${code}: ${end.data.error?.error}`);
         continue;
       }
       report.completed += 1;
