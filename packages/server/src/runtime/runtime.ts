@@ -4,7 +4,7 @@ import type { Claim, RunLife } from '../services/run-life.ts';
 import type { TurnHistory } from '../services/turn-history.ts';
 import { Keeper, type KeeperOptions } from './keeper.ts';
 import { adoptTurns } from './adopt-turns.ts';
-import { resumeTurn, runTurn, type RunnerDependencies } from './runner.ts';
+import { resumeTurn, runTurn, type Resumption, type RunnerDependencies } from './runner.ts';
 import { Reconciler } from './reconciler.ts';
 import { Scheduler } from './scheduler.ts';
 import type { SandboxHost } from '../services/sandbox-host.ts';
@@ -125,21 +125,26 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
     return new Set(places.map((kept) => kept.id));
   }
 
+  /** Resolves with the conversations whose turns go on. */
+  async function takeUp(): Promise<string[]> {
+    const places = await keeper.begin();
+    const execute = (turn: Turn, from: Resumption) =>
+      scheduler.add(track(turn, () => resumeTurn(runner, turn, from)));
+    return adoptTurns({ ...deps, keeper, execute }, places);
+  }
+
   return {
     host: createSandboxHost({ ...deps, keeper }),
     hooks: createUsageHooks({ life, keeper, turnOf: (id) => lastTurns.get(id) ?? null, log }),
     async start() {
       await life.beat();
-      const places = await keeper.begin();
-      const kept = await adoptTurns(
-        {
-          ...deps,
-          keeper,
-          execute: (turn, from) => scheduler.add(track(turn, () => resumeTurn(runner, turn, from))),
-        },
-        places,
-      );
-      await upkeep.begin(kept);
+      // What is being taken up would be given away if others took this node for dead meanwhile.
+      const beating = setInterval(() => void life.beat().catch(() => undefined), leaseMs / 4);
+      try {
+        await upkeep.begin(await takeUp());
+      } finally {
+        clearInterval(beating);
+      }
       scheduler.start();
       reconciler.begin();
       // What was answered or cancelled while nobody listened.

@@ -31,7 +31,7 @@ export async function adoptSandbox(
     const sockets = await openSockets(deps, runDir, caller);
     close = sockets.close;
     // A frozen launcher does not dial. Where nothing freezes, as mostly without root, thawing is refused.
-    if ((await deps.driver.capabilities()).freeze) await sandbox.thaw();
+    if (sandbox.isFrozen) await sandbox.thaw();
     const harness = await sockets.link.adopt(sandbox, { timeoutMs: COME_BACK_MS });
     const { connection } = harness;
     const cleanUp = cleaner(deps, id, close);

@@ -36,6 +36,8 @@ export class Upkeep {
   /** An earlier process of this node executes nothing any more, so its attempts end at once, but for what was taken up. */
   async begin(kept: string[]): Promise<void> {
     const { life, leaseMs, maxAttempts } = this.#options;
+    // Taking up sandboxes may have taken longer than a lease: this node must not take itself for dead.
+    await life.beat();
     await life.reap({ isStart: true, kept, maxAttempts });
     this.#timer = setInterval(() => {
       this.#round = this.#round.then(() => this.#tick());

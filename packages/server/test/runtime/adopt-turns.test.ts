@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { AdoptedHarness } from '../../src/domain/ports/harness.ts';
 import { adoptTurns } from '../../src/runtime/adopt-turns.ts';
 import type { AdoptedPlace } from '../../src/runtime/adopt-turns.ts';
+import { Upkeep } from '../../src/runtime/upkeep.ts';
 import { silentLog } from '../support/log.ts';
 import { runWorld, send } from '../support/run-world.ts';
 import { gate } from '../support/scripts.ts';
@@ -53,4 +54,33 @@ test('a sandbox that names the run of another agent does not get it, whatever it
   assert.deepEqual(asked, ['adopt']);
   // Their other turns wait for it.
   assert.equal(begun.length, 2);
+});
+
+test('a turn that was taken up is kept, however long that took', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const door = gate();
+  t.after(() => door.open());
+  const { runs, life, nodeId } = await world.replica({
+    async script() {
+      await door.opened;
+      return { outcome: 'completed' };
+    },
+  });
+  const { conversationId } = await runs.send(world.owner, send('mine', { agentId: world.agentId }));
+  await until('it runs', async () => (await life.owned()).length === 1);
+  const [before] = await life.owned();
+  await world.db.sql`update nodes set seen_at = now() - interval '1 hour' where id = ${nodeId}`;
+  const upkeep = new Upkeep({
+    life,
+    turns: new Map(),
+    leaseMs: 60_000,
+    maxAttempts: 3,
+    cancel: async () => undefined,
+    onBuried: () => undefined,
+    log: silentLog,
+  });
+  await upkeep.begin([conversationId]);
+  await upkeep.close();
+  assert.deepEqual(await life.owned(), [before]);
 });
