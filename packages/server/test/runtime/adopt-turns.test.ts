@@ -62,6 +62,8 @@ test('a turn that was taken up is kept, however long that took', async (t) => {
   const door = gate();
   t.after(() => door.open());
   const { runs, life, nodeId } = await world.replica({
+    // Its own upkeep does not look meanwhile.
+    leaseMs: 600_000,
     async script() {
       await door.opened;
       return { outcome: 'completed' };
@@ -70,7 +72,7 @@ test('a turn that was taken up is kept, however long that took', async (t) => {
   const { conversationId } = await runs.send(world.owner, send('mine', { agentId: world.agentId }));
   await until('it runs', async () => (await life.owned()).length === 1);
   const [before] = await life.owned();
-  await world.db.sql`update nodes set seen_at = now() - interval '1 hour' where id = ${nodeId}`;
+  await world.db.sql`update nodes set seen_at = now() - interval '1 day' where id = ${nodeId}`;
   const upkeep = new Upkeep({
     life,
     turns: new Map(),
@@ -82,5 +84,5 @@ test('a turn that was taken up is kept, however long that took', async (t) => {
   });
   await upkeep.begin([conversationId]);
   await upkeep.close();
-  assert.deepEqual(await life.owned(), [before]);
+  assert.deepEqual([...(await life.owned())], [before]);
 });
