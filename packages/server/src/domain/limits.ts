@@ -32,6 +32,16 @@ export const limits = {
   /** What the fork of a conversation copies, without deltas. */
   forkEvents: 20_000,
   forkBytes: 32 * 1024 * 1024,
+  acpSessionsPerConnection: 100,
+  acpCwdChars: 4_096,
+  /** Connections of the Agent Client Protocol that a key has open at once. */
+  acpConnectionsPerKey: 100,
+  /** A message of a client, in either direction of its kind. */
+  acpMessageBytes: 1024 * 1024,
+  /** Of what a client has not read; beyond it the agent's updates wait in the log. */
+  acpUnreadBytes: 4 * 1024 * 1024,
+  /** After so long a client that reads nothing, or asks for nothing over HTTP, has no connection any more. */
+  acpIdleMs: 300_000,
   snapshotsPerAgent: 50,
   /** That are read at once, of an agent and of all. */
   archivesPerAgent: 4,

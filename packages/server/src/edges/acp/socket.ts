@@ -1,0 +1,88 @@
+import type { IncomingMessage } from 'node:http';
+import type { PreparedWebSocketUpgrade } from '@agentclientprotocol/sdk/experimental/server';
+import type { WebSocket } from 'ws';
+import { WebSocketServer } from 'ws';
+import { limits } from '../../domain/limits.ts';
+
+const PING_MS = 15_000;
+/** Messages and bytes a second that a client may send, in bursts of as many. */
+const MESSAGES_A_SECOND = 200;
+const BYTES_A_SECOND = 4 * 1024 * 1024;
+/** RFC 6455, section 7.4.1: what was sent is not taken here, or too much of it. */
+const closeCodes = { unsupported: 1003, policy: 1008 } as const;
+
+/** Accepts WebSockets; the answer to the upgrade names the connection. */
+export function createSockets(nameOf: (request: IncomingMessage) => string | undefined): WebSocketServer {
+  const server = new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    // Compression holds memory for each connection.
+    perMessageDeflate: false,
+    maxPayload: limits.acpMessageBytes,
+    handleProtocols: (offered) => [...offered].find((one) => !one.startsWith('berth.key.')) ?? false,
+  });
+  server.on('headers', (headers: string[], request: IncomingMessage) => {
+    const id = nameOf(request);
+    if (id !== undefined) headers.push(`Acp-Connection-Id: ${id}`);
+  });
+  return server;
+}
+
+/** What the SDK takes for a socket. */
+type SdkSocket = Parameters<PreparedWebSocketUpgrade['accept']>[0];
+type Listener = (...args: unknown[]) => void;
+
+/**
+ * A client that is gone without a word is noticed by its silence, and one that floods is let go. What is refused here
+ * does not reach the SDK.
+ */
+export function guarded(socket: WebSocket): SdkSocket {
+  let isAlive = true;
+  const mayTake = createAllowance();
+  const ping = setInterval(() => {
+    if (!isAlive) return socket.terminate();
+    isAlive = false;
+    socket.ping();
+  }, PING_MS).unref();
+  socket.on('pong', () => (isAlive = true));
+  // What breaks the protocol closes the connection by itself.
+  socket.on('error', () => {});
+  socket.once('close', () => clearInterval(ping));
+
+  return {
+    get readyState() {
+      return socket.readyState;
+    },
+    get bufferedAmount() {
+      return socket.bufferedAmount;
+    },
+    send: (text) => socket.send(text, () => {}),
+    close: (code, reason) => socket.close(code, reason),
+    on(type, listener) {
+      if (type !== 'message') return socket.on(type, listener);
+      return socket.on('message', (data: Buffer, isBinary) => {
+        isAlive = true;
+        if (socket.readyState !== socket.OPEN) return;
+        if (isBinary) return socket.close(closeCodes.unsupported, 'send text frames');
+        if (!mayTake(data.length)) return socket.close(closeCodes.policy, 'too fast');
+        listener(data.toString('utf8'));
+      });
+    },
+    // The SDK lets go of a socket only when it is closed.
+    off: (type: string, listener: Listener) => socket.off(type, listener),
+  };
+}
+
+function createAllowance(): (bytes: number) => boolean {
+  let messages = MESSAGES_A_SECOND;
+  let bytes = BYTES_A_SECOND;
+  let filledMs = performance.now();
+  return (size) => {
+    const nowMs = performance.now();
+    const seconds = (nowMs - filledMs) / 1000;
+    filledMs = nowMs;
+    messages = Math.min(MESSAGES_A_SECOND, messages + seconds * MESSAGES_A_SECOND) - 1;
+    bytes = Math.min(BYTES_A_SECOND, bytes + seconds * BYTES_A_SECOND) - size;
+    return messages >= 0 && bytes >= 0;
+  };
+}
