@@ -7,6 +7,7 @@ import { chat } from './commands/chat.ts';
 import { deploy, deploymentCommands } from './commands/deploy.ts';
 import { keyCommands } from './commands/keys.ts';
 import { conversationCommands } from './commands/conversations.ts';
+import { runExtraCommands } from './commands/run-extras.ts';
 import { runCommands } from './commands/runs.ts';
 import { secretCommands } from './commands/secrets.ts';
 import { egressCommands } from './commands/egress.ts';
@@ -27,6 +28,7 @@ export const commands: Command[] = [
   chat,
   ...conversationCommands,
   ...runCommands,
+  ...runExtraCommands,
   ...keyCommands,
   ...secretCommands,
   ...egressCommands,

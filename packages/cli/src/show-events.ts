@@ -40,6 +40,11 @@ export async function showTurn(context: Context, events: AsyncIterable<Event>): 
   return null;
 }
 
+function optionsOf(data: object): string {
+  const { options = [] } = data as { options?: { optionId: string }[] };
+  return options.map(({ optionId }) => optionId).join('|');
+}
+
 /** What is worth a line of its own to a person who watches. */
 export function noteOf(
   type: string,
@@ -59,7 +64,11 @@ export function noteOf(
     case 'run.cancelled':
       return '! cancelled';
     case 'permission.requested':
-      return `? permission asked: ${safe(data['title'] ?? '')} (request ${safe(data['requestId']!)})`;
+      return `? permission asked: ${safe(data['title'] ?? '')} (answer with: berth runs respond ${safe(data['runId']!)} ${safe(data['requestId']!)} --option <${safe(optionsOf(data))}>)`;
+    case 'input.requested':
+      return `? ${safe(data['message'] ?? '', true)} (answer with: berth runs respond ${safe(data['runId']!)} ${safe(data['requestId']!)} <text>)`;
+    case 'artifact.updated':
+      return `+ ${safe(data['name'] ?? data['artifactId']!)} (see: berth runs artifacts ${safe(data['runId']!)})`;
     default:
       return null;
   }

@@ -4,6 +4,7 @@ import { createSandboxes } from './sandboxes.ts';
 import { ENDS, eventsOf, followEvents, type FollowOptions } from './streams.ts';
 import type {
   Agent,
+  Artifact,
   AgentCreate,
   AgentUpdate,
   ApiKey,
@@ -147,8 +148,16 @@ export function createClient(options: ClientOptions) {
         list<Run>(`/v1/agents/${id(agentId)}/runs`, 'runs', query),
       get: getRun,
       cancel: async (runId: string) => (await json<{ run: Run }>('POST', `/v1/runs/${id(runId)}/cancel`)).run,
-      respond: async (runId: string, input: { requestId: string; optionId: string }) =>
-        (await json<{ run: Run }>('POST', `/v1/runs/${id(runId)}/respond`, { body: input })).run,
+      /** To a permission `optionId`, to an input `content`; null = you do not want to say. */
+      respond: async (
+        runId: string,
+        input:
+          | { requestId: string; optionId: string }
+          | { requestId: string; content: string | Record<string, unknown> | null },
+      ) => (await json<{ run: Run }>('POST', `/v1/runs/${id(runId)}/respond`, { body: input })).run,
+      /** What the run has made so far. */
+      artifacts: async (runId: string) =>
+        (await json<{ artifacts: Artifact[] }>('GET', `/v1/runs/${id(runId)}/artifacts`)).artifacts,
       /** Ends with the run; resumes by itself. */
       follow: (runId: string, follow?: FollowOptions) => followRun(runId, follow),
     },

@@ -1,4 +1,4 @@
-import type { Event, Message, Run } from './types.ts';
+import type { Artifact, Event, Message, Run } from './types.ts';
 
 export interface ToolSpan {
   runId: string;
@@ -20,6 +20,8 @@ export interface View {
   tools: Map<string, ToolSpan>;
   /** Keys in `tools` of calls that have not ended, by run and call. */
   openTools: Map<string, string>;
+  /** What runs have made, by run and then by artifact, each in order of their first appearance. */
+  artifacts: Map<string, Map<string, Artifact>>;
   /** Status of each run seen, by id. */
   runs: Map<string, Run['status']>;
   /** seq of the last event taken in. */
@@ -38,7 +40,14 @@ const statusAfter: Record<string, Run['status']> = {
 };
 
 export function emptyView(): View {
-  return { messages: new Map(), tools: new Map(), openTools: new Map(), runs: new Map(), seq: 0 };
+  return {
+    messages: new Map(),
+    tools: new Map(),
+    openTools: new Map(),
+    artifacts: new Map(),
+    runs: new Map(),
+    seq: 0,
+  };
 }
 
 /** Takes one event into the view. Events that were seen already and unknown types change nothing. */
@@ -67,13 +76,32 @@ export function apply(view: View, event: Event): View {
     }
   } else if (event.type.startsWith('tool.')) {
     applyTool(view, event);
+  } else if (event.type === 'artifact.updated') {
+    applyArtifact(view, event);
   } else if (statusAfter[event.type]) {
     view.runs.set(data['runId']!, statusAfter[event.type]!);
     // What an interrupted attempt had streamed is void; the next one streams under an id of its own.
     if (event.type === 'run.retrying' && data['discardedMessageId'])
       view.messages.delete(data['discardedMessageId']);
+    if (event.type === 'run.retrying') view.artifacts.delete(data['runId']!);
   }
   return view;
+}
+
+function applyArtifact(view: View, event: Event): void {
+  const { runId, append, artifactId, name, description, parts } = event.data as unknown as Artifact & {
+    runId: string;
+    append: boolean;
+  };
+  const made = view.artifacts.get(runId) ?? new Map<string, Artifact>();
+  const before = made.get(artifactId);
+  view.artifacts.set(runId, made);
+  made.set(artifactId, {
+    artifactId,
+    name: name ?? before?.name ?? null,
+    description: description ?? before?.description ?? null,
+    parts: append && before ? [...before.parts, ...parts] : parts,
+  });
 }
 
 function applyTool(view: View, event: Event): void {

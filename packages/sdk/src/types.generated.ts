@@ -110,6 +110,18 @@ export interface ApiKeyPage {
   nextCursor: string | null;
 }
 
+export interface Artifact {
+  /** The agent's own id of it, unique in its run. */
+  artifactId: string;
+  name: string | null;
+  description: string | null;
+  parts: Part[];
+}
+
+export interface ArtifactList {
+  artifacts: Artifact[];
+}
+
 export interface Budget {
   /** A calendar day or month in UTC; with each one the budget begins anew. */
   period: "day" | "month";
@@ -156,8 +168,14 @@ export interface ChatSend {
   agentId: string;
   /** The conversation to go on with; null or left out starts a new one. */
   conversationId?: string | null;
-  /** The message text, 1 to 200000 characters. */
+  /** The message text, 1 to 200000 characters; it may be empty when there are parts. */
   content: string;
+  /** Files, data and links beside the text, at most 20. */
+  parts?: MessagePart[];
+  /** An id of your own, kept with the message and told to the agent. */
+  clientMessageId?: string;
+  /** Kept with the message and told to the agent; at most 16384 characters. */
+  metadata?: Record<string, unknown>;
   /** Answer with server-sent events. */
   stream?: boolean;
   /** When a run of the conversation is under way: wait for it (default), cancel it, or refuse with 409. */
@@ -178,6 +196,8 @@ export interface ChatSent {
   usage: Usage;
   /** Only when there is no message. */
   error?: RunError;
+  /** What the agent made, if anything. */
+  artifacts?: Artifact[];
 }
 
 export interface Conversation {
@@ -327,7 +347,7 @@ export interface EgressTraffic {
 export interface Event {
   /** Counts from 1 inside its conversation, without a gap. */
   seq: number;
-  /** One of `run.queued`, `run.started`, `run.awaiting_input`, `run.resumed`, `run.retrying`, `run.completed`, `run.failed`, `run.cancelled`, `message.created`, `message.delta`, `thought.delta`, `tool.started`, `tool.updated`, `tool.finished`, `permission.requested`, `permission.resolved`, `plan.updated`, `usage.recorded`. More may be added: ignore what you do not know. */
+  /** One of `run.queued`, `run.started`, `run.awaiting_input`, `run.resumed`, `run.retrying`, `run.completed`, `run.failed`, `run.cancelled`, `message.created`, `message.delta`, `thought.delta`, `tool.started`, `tool.updated`, `tool.finished`, `permission.requested`, `permission.resolved`, `input.requested`, `input.resolved`, `artifact.updated`, `plan.updated`, `usage.recorded`. More may be added: ignore what you do not know. */
   type: string;
   /** When it happened. ISO 8601, UTC, with milliseconds. */
   at: string;
@@ -409,6 +429,14 @@ export interface Message {
   role: "user" | "assistant";
   /** The text. */
   content: string;
+  /** Of a user's message: what came beside its text, if anything. */
+  parts?: Part[];
+  /** The sender's own id, if it gave one. */
+  clientMessageId?: string;
+  /** As the sender gave it, if it did. */
+  metadata?: Record<string, unknown>;
+  /** Of an assistant's message: what the agent made, if anything; see the artifacts of the run. */
+  artifactIds?: string[];
   /** When it was written. ISO 8601, UTC, with milliseconds. */
   createdAt: string;
 }
@@ -417,6 +445,42 @@ export interface MessagePage {
   messages: Message[];
   /** Pass it as `cursor` to get the next page; null at the end of the list. */
   nextCursor: string | null;
+}
+
+export type MessagePart = {
+  kind: "data";
+  /** Any JSON. */
+  data: unknown;
+  /** A media type, such as `application/pdf`. */
+  mediaType?: string;
+} | {
+  kind: "file";
+  name?: string | null;
+  /** A media type, such as `application/pdf`. */
+  mediaType?: string;
+  /** The content in base64, with padding. */
+  bytes: string;
+} | {
+  kind: "link";
+  name?: string | null;
+  mediaType?: string | null;
+  /** An absolute URL. The service does not fetch it. */
+  url: string;
+};
+
+export interface Part {
+  kind: "text" | "data" | "file" | "link";
+  /** Of a `text`. */
+  text?: string;
+  /** Of `data`: any JSON. */
+  data?: unknown;
+  /** Of a `file` or `link`. */
+  name?: string | null;
+  mediaType?: string | null;
+  /** Of a `file`: base64. */
+  bytes?: string;
+  /** Of a `link`. */
+  url?: string;
 }
 
 export interface Run {
@@ -460,10 +524,12 @@ export interface RunPage {
 }
 
 export interface RunRespond {
-  /** `requestId` of the event `permission.requested`. */
+  /** `requestId` of the event `permission.requested` or `input.requested`. */
   requestId: string;
-  /** `optionId` of the chosen option. */
-  optionId: string;
+  /** To a permission: `optionId` of the chosen option. */
+  optionId?: string;
+  /** To an input: what was asked for, by the names of its `form`, or a text when the form has one text only; null = you do not want to say. */
+  content?: string | Record<string, unknown> | null;
 }
 
 export interface Sandbox {

@@ -73,6 +73,8 @@ export type RunErrorCode =
   | 'sandbox_disk_full'
   | 'deployment_missing'
   | 'timeout'
+  /** The agent does not do what it was asked to; the text is what it said. */
+  | 'refused'
   | 'lost';
 
 export interface RunError {

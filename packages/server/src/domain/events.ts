@@ -1,5 +1,7 @@
 import type { RunError } from './errors.ts';
 import type { Role } from './nouns.ts';
+import type { MessagePart, Part } from './parts.ts';
+import type { InputContent, InputForm } from './questions.ts';
 
 /**
  * The closed union of what happens in a conversation (API contract, section 5). Everything that a viewer sees is a
@@ -16,7 +18,11 @@ export type EventBody =
       type: 'run.retrying';
       data: { runId: string; attempt: number; reason: string; discardedMessageId: string | null };
     }
-  | { type: 'run.completed'; data: { runId: string; messageId: string; usage: EventUsage } }
+  /** `reply`: whether the agent calls its answer a plain message or the result of a task; some protocols tell them apart. */
+  | {
+      type: 'run.completed';
+      data: { runId: string; messageId: string; reply: 'message' | 'task'; usage: EventUsage };
+    }
   | { type: 'run.failed'; data: { runId: string; error: RunError; usage: EventUsage } }
   | { type: 'run.cancelled'; data: { runId: string; usage: EventUsage } }
   | { type: 'message.created'; data: EventMessage }
@@ -45,6 +51,38 @@ export type EventBody =
         by: 'policy' | 'caller' | 'cancel';
       };
     }
+  /** The agent asks the caller for something. */
+  | {
+      type: 'input.requested';
+      data: { runId: string; requestId: string; message: string; form: InputForm };
+    }
+  | {
+      type: 'input.resolved';
+      data: {
+        runId: string;
+        requestId: string;
+        action: 'accept' | 'decline' | 'cancel';
+        content: InputContent | null;
+        /** Never `policy`: nobody but the caller knows. */
+        by: 'policy' | 'caller' | 'cancel';
+      };
+    }
+  /**
+   * What an agent makes beside its answer. With `append` the parts follow those that the artifact has, else they are all
+   * of it. `run.retrying` voids the artifacts of the run so far, as it does its text.
+   */
+  | {
+      type: 'artifact.updated';
+      data: {
+        runId: string;
+        artifactId: string;
+        name: string | null;
+        description: string | null;
+        append: boolean;
+        lastChunk: boolean;
+        parts: Part[];
+      };
+    }
   | { type: 'plan.updated'; data: { runId: string; entries: PlanEntry[] } }
   | {
       type: 'usage.recorded';
@@ -60,6 +98,12 @@ export interface EventMessage {
   runId: string;
   role: Role;
   content: string;
+  /** Absent when there are none; so are the next two. */
+  parts?: MessagePart[];
+  clientMessageId?: string;
+  metadata?: Record<string, unknown>;
+  /** Of an assistant's message: what its run made. Absent when it made nothing. */
+  artifactIds?: string[];
   createdAt: string;
 }
 

@@ -4,6 +4,22 @@ export const limits = {
   nameChars: 100,
   descriptionChars: 2_000,
   contentChars: 200_000,
+  /** Of a message beside its text: files, data and links. */
+  partsPerMessage: 20,
+  /** Of all of them, as JSON. */
+  partsChars: 4 * 1024 * 1024,
+  partNameChars: 255,
+  partUrlChars: 2_000,
+  clientMessageIdChars: 255,
+  /** Of a message's, as JSON. */
+  metadataChars: 16 * 1024,
+  /** What a turn may put into artifacts, as JSON; and how many artifacts it may make. */
+  artifactCharsPerTurn: 8 * 1024 * 1024,
+  artifactsPerTurn: 100,
+  /** Of a question's text, of its form as JSON, and of its answer as JSON. */
+  questionChars: 10_000,
+  questionFormChars: 16 * 1024,
+  answerChars: 200_000,
   secretValueBytes: 64 * 1024,
   secretsPerAgent: 100,
   secretHosts: 20,
@@ -20,6 +36,8 @@ export const limits = {
   instructionsBytes: 1024 * 1024,
   pageDefault: 50,
   pageMax: 100,
+  /** A page of messages or events ends with the entry that reaches it. */
+  pageBytes: 4 * 1024 * 1024,
   idempotencyKeyChars: 255,
   idempotencyHours: 24,
   waitDefaultSeconds: 120,

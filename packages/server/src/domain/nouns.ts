@@ -1,4 +1,5 @@
 import type { RunError } from './errors.ts';
+import type { MessageExtras } from './parts.ts';
 
 /** Rows as the service sees them. Times are `Date`, money is a bigint of micro-dollars; the edges format both. */
 
@@ -80,6 +81,10 @@ export interface Message {
   runId: string;
   role: Role;
   content: string;
+  /** Of a user's message; null when there is nothing beside the text. */
+  extras: MessageExtras | null;
+  /** Of an assistant's message: what its run made. Their content is read with the run. */
+  artifactIds: string[];
   createdAt: Date;
 }
 

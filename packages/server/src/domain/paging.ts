@@ -46,18 +46,19 @@ export function createCursors(secret: Buffer): Cursors {
   };
 }
 
-/** A page out of `limit + 1` rows, newest first. */
+/** A page out of `limit + 1` rows, newest first. `isCut`: there are more, although fewer rows came. */
 export function pageOf<T>(
   rows: T[],
   query: PageQuery,
   position: (row: T) => string,
   cursors: Cursors,
   list: string,
+  isCut = false,
 ): Page<T> {
   const items = rows.slice(0, query.limit);
   const last = items.at(-1);
   return {
     items,
-    nextCursor: rows.length > query.limit && last ? cursors.encode(list, position(last)) : null,
+    nextCursor: (isCut || rows.length > query.limit) && last ? cursors.encode(list, position(last)) : null,
   };
 }

@@ -1,4 +1,3 @@
-import { newId } from '../domain/ids.ts';
 import type {
   AdoptedHarness,
   HarnessConnection,
@@ -7,12 +6,15 @@ import type {
   TurnResult,
 } from '../domain/ports/harness.ts';
 import { Acknowledgements } from './acknowledgements.ts';
-import { boundedText, isRecord, textOf } from './clean.ts';
+import { isRecord, textOf } from './clean.ts';
 import type { Json } from './clean.ts';
 import type { Channel, HarnessCapabilities, LinePlace } from './channel.ts';
 import type { Notes } from './control/endpoint.ts';
 import { failedTurn, HarnessError } from './harness-error.ts';
 import { OpenTurn } from './open-turn.ts';
+import { promptBlocks } from './prompt-blocks.ts';
+import { answerResult, readQuestion, refusedQuestion } from './questions.ts';
+import type { QuestionMethod } from './questions.ts';
 import { historyPreamble, resumePreamble } from './preamble.ts';
 import { readNotes, sessionNote } from './session-notes.ts';
 import type { SessionNote } from './session-notes.ts';
@@ -22,9 +24,8 @@ const sessionTimeoutMs = 60_000;
 const cancelTimeoutMs = 10_000;
 /** Idle sessions beyond it are closed, the oldest first: their history comes from the log again when they are needed. */
 const maxSessions = 200;
-const maxOptions = 20;
-/** Requests for permission that may wait for an answer in one turn; what is asked beyond is refused at once. */
-const maxOpenPermissions = 32;
+/** Questions that may wait for an answer in one turn; what is asked beyond is refused at once. */
+const maxOpenQuestions = 32;
 
 interface Session {
   id: string;
@@ -54,7 +55,7 @@ export class AcpHarness implements HarnessConnection {
       turn?.take(update, line);
       return turn !== undefined && turn !== null;
     };
-    channel.onPermission = (id, params, line) => this.#permission(id, params, line);
+    channel.onQuestion = (method, id, params, line) => this.#question(method, id, params, line);
     channel.onRecord = async (params) => {
       await this.#byId.get(textOf(params['sessionId']))?.turn?.request.onRecord();
       return {};
@@ -195,7 +196,7 @@ export class AcpHarness implements HarnessConnection {
     const answer = peer.expect(note.turn!.promptId);
     const turn = new OpenTurn(this.#channel, note, request, request.tools, request.told);
     for (const [requestId, rpcId] of Object.entries(note.turn!.asked)) {
-      void request.onAskedBefore(requestId).then((optionId) => turn.answered(requestId, rpcId, optionId));
+      void request.onAskedBefore(requestId)?.then((answer) => turn.answered(requestId, rpcId, answer));
     }
     try {
       return await this.#follow(session, turn, answer);
@@ -227,7 +228,7 @@ export class AcpHarness implements HarnessConnection {
         this.#forget(session);
         return { outcome: 'cancelled' };
       }
-      return signal.aborted ? { outcome: 'cancelled' } : turnResult(result['stopReason']);
+      return signal.aborted ? { outcome: 'cancelled' } : turnResult(result);
     } catch (error) {
       answer.catch(() => undefined);
       throw error;
@@ -242,35 +243,30 @@ export class AcpHarness implements HarnessConnection {
 
   #promptParams(session: Session, request: TurnRequest): Json {
     const takes = this.#capabilities.history;
-    const texts = [session.preamble, takes ? '' : resumePreamble(request.resume), request.content];
-    const prompt = texts.filter((text) => text !== '').map((text) => ({ type: 'text', text }));
-    const params: Json = { sessionId: session.id, prompt };
-    if (takes && request.resume.length > 0) params['_meta'] = { 'berth.dev': { resume: request.resume } };
-    return params;
+    const { resume, content, source, extras } = request;
+    const texts = [session.preamble, takes ? '' : resumePreamble(resume), content];
+    const message = {
+      source,
+      clientMessageId: extras?.clientMessageId ?? null,
+      metadata: extras?.metadata ?? null,
+    };
+    return {
+      sessionId: session.id,
+      prompt: [
+        ...texts.filter((text) => text !== '').map((text) => ({ type: 'text', text })),
+        ...promptBlocks(extras?.parts ?? [], this.#capabilities.prompt),
+      ],
+      _meta: { 'berth.dev': takes && resume.length > 0 ? { message, resume } : { message } },
+    };
   }
 
-  async #permission(id: string | number, params: Json, line: LinePlace): Promise<Json> {
+  async #question(method: QuestionMethod, id: string | number, params: Json, line: LinePlace): Promise<Json> {
     const turn = this.#byId.get(textOf(params['sessionId']))?.turn;
-    if (!turn || turn.openPermissions >= maxOpenPermissions || !turn.mayRecord(line)) {
-      return { outcome: { outcome: 'cancelled' } };
+    const question = readQuestion(method, params);
+    if (!turn || !question || turn.openQuestions >= maxOpenQuestions || !turn.mayRecord(line)) {
+      return refusedQuestion(method);
     }
-    const toolCall = isRecord(params['toolCall']) ? params['toolCall'] : {};
-    const given = Array.isArray(params['options'])
-      ? params['options'].filter(isRecord).slice(0, maxOptions)
-      : [];
-    const options = given.map((option) => ({
-      optionId: boundedText(option['optionId'], 200),
-      name: boundedText(option['name'], 200),
-      kind: boundedText(option['kind'], 50),
-    }));
-    const request = {
-      requestId: newId(),
-      toolCallId: boundedText(toolCall['toolCallId'], 200),
-      title: boundedText(toolCall['title'], 500),
-      options,
-    };
-    const optionId = await turn.ask(id, request, toolCall, line);
-    return { outcome: optionId === null ? { outcome: 'cancelled' } : { outcome: 'selected', optionId } };
+    return answerResult(await turn.ask(id, question, params['toolCall'], line));
   }
 
   /**
@@ -292,12 +288,16 @@ export class AcpHarness implements HarnessConnection {
   }
 }
 
-function turnResult(stopReason: unknown): TurnResult {
+function turnResult({ stopReason, _meta: meta }: Json): TurnResult {
   switch (stopReason) {
     case 'end_turn':
-    case 'max_tokens':
+    case 'max_tokens': {
+      const ours = isRecord(meta) ? meta['berth.dev'] : undefined;
+      const isMessage = isRecord(ours) && ours['reply'] === 'message';
+      return isMessage ? { outcome: 'completed', reply: 'message' } : { outcome: 'completed' };
+    }
     case 'refusal':
-      return { outcome: 'completed' };
+      return { outcome: 'refused' };
     case 'cancelled':
       return { outcome: 'cancelled' };
     case 'max_turn_requests':

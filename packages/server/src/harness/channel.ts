@@ -3,6 +3,8 @@ import { textOf } from './clean.ts';
 import type { Json } from './clean.ts';
 import type { Endpoint, Notes } from './control/endpoint.ts';
 import { exitError, HarnessError } from './harness-error.ts';
+import { isQuestion, refusedQuestion } from './questions.ts';
+import type { QuestionMethod } from './questions.ts';
 import { RpcPeer } from './rpc-peer.ts';
 
 export interface HarnessCapabilities {
@@ -10,6 +12,14 @@ export interface HarnessCapabilities {
   history: boolean;
   /** Has `session/close`. */
   close: boolean;
+  prompt: PromptKinds;
+}
+
+/** What a prompt may hold beside texts and links (`promptCapabilities`). */
+export interface PromptKinds {
+  image: boolean;
+  audio: boolean;
+  embeddedContext: boolean;
 }
 
 export interface LinePlace {
@@ -23,7 +33,7 @@ export interface Channel {
   peer: RpcPeer;
   /** False: it is of no turn. */
   onUpdate: (sessionId: string, update: unknown, line: LinePlace) => boolean;
-  onPermission: (id: string | number, params: Json, line: LinePlace) => Promise<Json>;
+  onQuestion: (method: QuestionMethod, id: string | number, params: Json, line: LinePlace) => Promise<Json>;
   /** The harness waits until what it told is on record (docs/design/sandbox-launch.md). */
   onRecord: (params: Json) => Promise<Json>;
   /** A line was handled. */
@@ -77,7 +87,7 @@ export function openChannel(
   const request = (method: string, params: Json, id: string | number): Promise<Json> | null => {
     // Counted although it may be of a turn: each one is answered, whatever it asks for.
     noise();
-    if (method === 'session/request_permission') return channel.onPermission(id, params, line);
+    if (isQuestion(method)) return channel.onQuestion(method, id, params, line);
     if (method !== '_berth.dev/record') return null;
     return channel.onRecord(params).finally(channel.hold(line.end));
   };
@@ -97,7 +107,7 @@ export function openChannel(
   const channel: Channel = {
     peer,
     onUpdate: () => false,
-    onPermission: async () => ({ outcome: { outcome: 'cancelled' } }),
+    onQuestion: async (method) => refusedQuestion(method),
     onRecord: async () => ({}),
     onLine: () => undefined,
     written: () => endpoint.written,

@@ -19,6 +19,7 @@ const initializeParams = {
   clientCapabilities: {
     fs: { readTextFile: false, writeTextFile: false },
     terminal: false,
+    elicitation: { form: {} },
     _meta: { 'berth.dev': { record: true } },
   },
   clientInfo: { name: 'berth', title: 'Berth', version: '0.1.0' },
@@ -96,7 +97,11 @@ class Link implements HarnessLink {
     const notes = await within(timeoutMs, Promise.race([hello.promise, gone]), tooLate);
     const known = notes.get(capabilitiesNote);
     if (!isRecord(known)) throw new HarnessError('harness_error', 'Its launcher has forgotten its harness.');
-    const capabilities = { history: known['history'] === true, close: known['close'] === true };
+    const capabilities: HarnessCapabilities = {
+      history: known['history'] === true,
+      close: known['close'] === true,
+      prompt: readPromptKinds(known['prompt']),
+    };
     // What was asked before may still be answered; no number is used twice.
     channel.peer.skipTo(Date.now());
     const harness = new AcpHarness(channel, capabilities, this.#workspace);
@@ -146,7 +151,13 @@ function readCapabilities(result: Json): HarnessCapabilities {
   return {
     history: record(record(capabilities['_meta'])['berth.dev'])['history'] === true,
     close: isRecord(record(capabilities['sessionCapabilities'])['close']),
+    prompt: readPromptKinds(capabilities['promptCapabilities']),
   };
+}
+
+function readPromptKinds(value: unknown): HarnessCapabilities['prompt'] {
+  const { image, audio, embeddedContext } = record(value);
+  return { image: image === true, audio: audio === true, embeddedContext: embeddedContext === true };
 }
 
 function record(value: unknown): Json {

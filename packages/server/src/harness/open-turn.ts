@@ -1,6 +1,8 @@
-import type { HarnessUpdate, PermissionRequest, ResumedTurn, TurnRequest } from '../domain/ports/harness.ts';
+import type { HarnessUpdate, ResumedTurn, TurnRequest } from '../domain/ports/harness.ts';
+import type { Answer, Question } from '../domain/questions.ts';
 import type { Channel, LinePlace } from './channel.ts';
-import type { Json } from './clean.ts';
+import { isRecord } from './clean.ts';
+import { answerResult, fittingAnswer } from './questions.ts';
 import { sessionNote } from './session-notes.ts';
 import type { SessionNote } from './session-notes.ts';
 import { TurnUpdates } from './turn-updates.ts';
@@ -11,7 +13,7 @@ export type AnyTurnRequest = TurnRequest | ResumedTurn;
 export class OpenTurn {
   readonly request: AnyTurnRequest;
   onExcess: (why: string) => void = () => undefined;
-  openPermissions = 0;
+  openQuestions = 0;
   readonly #channel: Channel;
   readonly #note: SessionNote;
   readonly #updates: TurnUpdates;
@@ -45,40 +47,32 @@ export class OpenTurn {
     return line.end <= this.#told || this.#updates.mayRecord();
   }
 
-  /** Puts a question; resolves with the option that was chosen, or null. */
-  async ask(
-    rpcId: string | number,
-    request: PermissionRequest,
-    toolCall: Json,
-    line: LinePlace,
-  ): Promise<string | null> {
+  /** Puts a question; `toolCall` is what it says of the call that it is about. */
+  async ask(rpcId: string | number, question: Question, toolCall: unknown, line: LinePlace): Promise<Answer> {
     // It was on record, and whatever the answer was, the harness waits no more: its turn would have been noted.
     if (line.end <= this.#told) return new Promise(() => undefined);
     // A call that was only announced here is shown like any other.
-    if (typeof toolCall['toolCallId'] === 'string')
+    if (isRecord(toolCall) && typeof toolCall['toolCallId'] === 'string')
       this.#updates.take({ ...toolCall, sessionUpdate: 'tool_call_update' }, 0);
-    this.#note.turn!.asked[request.requestId] = rpcId;
+    this.#note.turn!.asked[question.requestId] = rpcId;
     this.writeNote();
     this.#asking.add(line.end);
     const release = this.#channel.hold(line.end);
-    this.openPermissions += 1;
+    this.openQuestions += 1;
     const recorded = () => {
       release();
       this.#asking.delete(line.end);
       this.#tell(line.end);
     };
-    const optionId = await this.request
-      .onPermission(request, recorded)
-      .finally(() => (this.openPermissions -= 1));
-    delete this.#note.turn!.asked[request.requestId];
+    const answer = await this.request.onQuestion(question, recorded).finally(() => (this.openQuestions -= 1));
+    delete this.#note.turn!.asked[question.requestId];
     this.writeNote();
-    return request.options.some((option) => option.optionId === optionId) ? optionId : null;
+    return fittingAnswer(question, answer);
   }
 
   /** The answer to a question of an earlier process of the service. */
-  answered(requestId: string, rpcId: string | number, optionId: string | null): void {
-    const outcome = optionId === null ? { outcome: 'cancelled' } : { outcome: 'selected', optionId };
-    this.#channel.peer.answer(rpcId, { outcome });
+  answered(requestId: string, rpcId: string | number, answer: Answer): void {
+    this.#channel.peer.answer(rpcId, answerResult(answer));
     delete this.#note.turn!.asked[requestId];
     this.writeNote();
   }

@@ -1,3 +1,4 @@
+import { limits } from '../domain/limits.ts';
 import type { HarnessUpdate } from '../domain/ports/harness.ts';
 
 const MIB = 1024 * 1024;
@@ -17,6 +18,8 @@ const freeLineChars = 16 * 1024;
  */
 export class TurnBudget {
   #left = maxTurnChars;
+  #artifactCharsLeft: number = limits.artifactCharsPerTurn;
+  readonly #artifactIds = new Set<string>();
   readonly #textLeft = { text: maxTextChars, thought: maxTextChars };
 
   /** A line was read. As the others: null, or why it is one too many, a sentence that is safe to show. */
@@ -32,7 +35,18 @@ export class TurnBudget {
       }
       return this.#take(chunkChars + update.text.length);
     }
-    return this.#take(eventChars + JSON.stringify(update).length);
+    const chars = JSON.stringify(update).length;
+    if (update.kind === 'artifact') {
+      this.#artifactCharsLeft -= chars;
+      this.#artifactIds.add(update.artifactId);
+      if (this.#artifactCharsLeft < 0) {
+        return `The harness put more than ${limits.artifactCharsPerTurn} characters into artifacts in one turn.`;
+      }
+      if (this.#artifactIds.size > limits.artifactsPerTurn) {
+        return `The harness made more than ${limits.artifactsPerTurn} artifacts in one turn.`;
+      }
+    }
+    return this.#take(eventChars + chars);
   }
 
   /** For what is recorded beside updates. */

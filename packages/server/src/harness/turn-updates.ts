@@ -1,5 +1,6 @@
 import type { ContentBlock, SessionUpdate, ToolCallContent, ToolCallStatus } from '@agentclientprotocol/sdk';
 import type { HarnessUpdate } from '../domain/ports/harness.ts';
+import { readArtifact } from './artifacts.ts';
 import { bounded, boundedText, isRecord } from './clean.ts';
 import type { Json } from './clean.ts';
 import { TurnBudget } from './turn-budget.ts';
@@ -51,7 +52,7 @@ export class TurnUpdates {
     if (this.#isOver || !isRecord(update) || !this.#check(this.#budget.spendLine(lineChars))) return;
     switch (update['sessionUpdate'] as Kind) {
       case 'agent_message_chunk':
-        return this.#chunk('text', update['content']);
+        return this.#message(update);
       case 'agent_thought_chunk':
         return this.#chunk('thought', update['content']);
       case 'tool_call':
@@ -90,6 +91,12 @@ export class TurnUpdates {
     this.#isOver = true;
     this.#onExcess(excess);
     return false;
+  }
+
+  #message(update: Json): void {
+    const artifact = readArtifact(update);
+    if (artifact === null) return this.#chunk('text', update['content']);
+    if (artifact !== 'malformed') this.#tell(artifact);
   }
 
   #chunk(kind: 'text' | 'thought', content: unknown): void {

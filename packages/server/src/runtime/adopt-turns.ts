@@ -60,15 +60,15 @@ async function resume(
   lane: OwnedLane,
 ): Promise<boolean> {
   const { life, history, keeper } = deps;
-  const asked = await life.openPermissions(lane.runId);
+  const asked = await life.openQuestions(lane.runId);
   const known = new Set(unfinished.requestIds);
   // The harness waits for an answer that nobody could give it.
-  if (asked.some(({ requestId, isAnswered }) => !isAnswered && !known.has(requestId))) return false;
+  if (asked.some(({ question, isAnswered }) => !isAnswered && !known.has(question.requestId))) return false;
   const claim = await life.adopt(lane);
   if (!claim) return false;
   const record = await history.attempt(claim);
   const turn = new Turn(life, claim, restoredLog(record));
-  const open = asked.filter(({ requestId }) => known.has(requestId));
+  const open = asked.map(({ question }) => question).filter(({ requestId }) => known.has(requestId));
   deps.execute(turn, resumption(kept, keeper, harness, claim, record, open));
   if (lane.cancelRequested) turn.stop('cancel');
   return true;
@@ -86,9 +86,10 @@ function resumption(
   return { hold, harness, told: claim.told, tools: record.tools.map(toolUpdate), asked };
 }
 
-function restoredLog({ content, needsBreak, tools }: AttemptRecord) {
+function restoredLog({ content, needsBreak, tools, artifactIds }: AttemptRecord) {
   return {
     content,
+    artifactIds,
     needsBreak,
     openTools: tools.filter(({ phase }) => phase !== 'finished').map(({ event }) => event),
   };

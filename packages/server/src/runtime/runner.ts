@@ -1,3 +1,4 @@
+import { cleanText } from '../domain/clean-text.ts';
 import type { RunError } from '../domain/errors.ts';
 import type { Log } from '../domain/log.ts';
 import { defaultManifest, type Manifest } from '../domain/manifest.ts';
@@ -5,14 +6,14 @@ import type {
   AdoptedHarness,
   HarnessConnection,
   HarnessUpdate,
-  PermissionRequest,
   ResumedTurn,
   TurnResult,
 } from '../domain/ports/harness.ts';
+import type { Answer, Question } from '../domain/questions.ts';
 import type { Claim, RunLife } from '../services/run-life.ts';
 import type { TurnHistory } from '../services/turn-history.ts';
 import type { Hold, Keeper } from './keeper.ts';
-import { Permissions } from './permissions.ts';
+import { Questions } from './questions.ts';
 import { SandboxStartError } from './sandbox-start.ts';
 import type { Turn } from './turn.ts';
 
@@ -34,6 +35,7 @@ export interface RunnerDependencies {
 const STOP_GRACE_MS = 5_000;
 const START_TRIES = 3;
 const RETRY_DELAY_MS = 200;
+const REFUSAL_CHARS = 4_000;
 
 /** Executes one attempt of a run, from its sandbox to its end. Never rejects; every way out settles or gives up. */
 export function runTurn(deps: RunnerDependencies, turn: Turn): Promise<void> {
@@ -71,16 +73,19 @@ async function execute(deps: RunnerDependencies, turn: Turn): Promise<void> {
   }
   const { agentId, orgId, slot, model, generation } = claim;
   const wish = { agentId, orgId, slot, model, generation, deployment };
-  const [hold, resume] = await Promise.all([
+  const [hold, resume, extras] = await Promise.all([
     holdSandbox(deps, turn, wish),
     claim.attempt > 1 ? deps.history.interrupted(claim.runId) : [],
+    claim.hasExtras ? deps.life.extras(claim.runId) : null,
   ]);
   if (!hold) return;
-  turn.permissions = new Permissions(deps.life, turn.writer, deployment.manifest.permissions);
+  turn.questions = new Questions(deps.life, turn.writer, deployment.manifest.permissions);
   await follow(deps, turn, hold, (ended) =>
     hold.kept.connection.prompt({
       ...callbacks(turn, ended),
       content: claim.content,
+      source: claim.source,
+      extras,
       history: () => deps.history.before(claim),
       resume,
     }),
@@ -114,8 +119,8 @@ function callbacks(turn: Turn, ended: Promise<void>) {
     conversationId,
     onUpdate: (update: HarnessUpdate) => turn.log.take(update),
     onTold: (position: number) => turn.log.told(position),
-    onPermission: (request: PermissionRequest, recorded: () => void) =>
-      turn.permissions!.ask(request, recorded),
+    onQuestion: (question: Question, recorded: () => void): Promise<Answer> =>
+      turn.questions!.ask(question, recorded),
     onRecord: () => turn.recorded(),
     onAcknowledge: () => turn.recorded(),
     ended,
@@ -129,22 +134,25 @@ export interface Resumption {
   harness: AdoptedHarness;
   told: number;
   tools: ResumedTurn['tools'];
-  asked: { requestId: string; toolCallId: string }[];
+  asked: Question[];
 }
 
 /** Executes the rest of an attempt; calls the harness before it returns. Never rejects. */
 export function resumeTurn(deps: RunnerDependencies, turn: Turn, from: Resumption): Promise<void> {
   const manifest = turn.claim.manifest ?? defaultManifest;
-  const permissions = new Permissions(deps.life, turn.writer, manifest.permissions);
-  turn.permissions = permissions;
-  const toolCallOf = new Map(from.asked.map(({ requestId, toolCallId }) => [requestId, toolCallId]));
+  const questions = new Questions(deps.life, turn.writer, manifest.permissions);
+  turn.questions = questions;
+  const asked = new Map(from.asked.map((question) => [question.requestId, question]));
   return guarded(deps, turn, () =>
     follow(deps, turn, from.hold, (ended) =>
       from.harness.resume({
         ...callbacks(turn, ended),
         told: from.told,
         tools: from.tools,
-        onAskedBefore: (requestId) => permissions.askedBefore(requestId, toolCallOf.get(requestId) ?? ''),
+        onAskedBefore: (requestId) => {
+          const question = asked.get(requestId);
+          return question ? questions.askedBefore(question) : null;
+        },
       }),
     ),
   );
@@ -207,7 +215,8 @@ async function stopped(
 
 async function conclude(deps: RunnerDependencies, turn: Turn, hold: Hold, result: TurnResult): Promise<void> {
   if (turn.stopReason !== null) return endStopped(turn);
-  if (result.outcome === 'completed') return turn.settle('completed', null);
+  if (result.outcome === 'completed') return turn.settle('completed', null, result.reply ?? 'task');
+  if (result.outcome === 'refused') return turn.settle('failed', refusal(turn));
   if (result.outcome === 'cancelled') {
     return turn.settle('failed', { code: 'harness_error', error: 'The harness stopped the turn by itself.' });
   }
@@ -227,6 +236,16 @@ async function conclude(deps: RunnerDependencies, turn: Turn, hold: Hold, result
   const reason = hold.kept.endedBy ?? (wasEnded ? 'The sandbox was ended.' : null);
   if (reason === null) return turn.settle('failed', failure);
   await turn.giveUp(reason, deps.maxAttempts, failure, RETRY_DELAY_MS);
+}
+
+/** Of what the agent said the beginning: an error is no place for a book, and the deltas have the rest. */
+function refusal(turn: Turn): RunError {
+  const said = turn.log.content.trim();
+  const error = said === '' ? 'The agent refused, and did not say why.' : said;
+  return {
+    code: 'refused',
+    error: error.length <= REFUSAL_CHARS ? error : cleanText(`${error.slice(0, REFUSAL_CHARS)}…`),
+  };
 }
 
 async function endStopped(turn: Turn): Promise<void> {

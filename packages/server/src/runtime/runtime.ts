@@ -91,8 +91,8 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
     const mine = (runIds ?? [...byRun.keys()]).filter((id) => byRun.has(id));
     if (mine.length === 0) return;
     const [answers, stops] = await Promise.all([life.answers(mine), life.cancelRequests(mine)]);
-    for (const { runId, requestId, optionId } of answers)
-      byRun.get(runId)?.permissions?.answer(requestId, optionId);
+    for (const { runId, requestId, answer } of answers)
+      byRun.get(runId)?.questions?.answer(requestId, answer);
     for (const runId of stops) byRun.get(runId)?.stop('cancel');
   }
   life.onSignal((runIds) => {

@@ -20,6 +20,7 @@ export interface RestoredLog {
   needsBreak: boolean;
   /** Calls without an end. */
   openTools: ToolEvent[];
+  artifactIds: string[];
 }
 
 /** Deltas are joined for this long while somebody reads along, and else. The first one that somebody waits for does not. */
@@ -33,6 +34,7 @@ export class TurnLog {
   readonly #options: TurnLogOptions;
   readonly #cleaners = { 'message.delta': new TextCleaner(), 'thought.delta': new TextCleaner() };
   readonly #openTools = new Map<string, ToolEvent>();
+  readonly #artifactIds = new Set<string>();
   #content = '';
   #pending = '';
   #told = 0;
@@ -49,12 +51,18 @@ export class TurnLog {
     this.#content = restored.content;
     this.#needsBreak = restored.needsBreak;
     this.#hasBegun = restored.content !== '';
+    for (const id of restored.artifactIds) this.#artifactIds.add(id);
     for (const tool of restored.openTools) this.#openTools.set(tool.toolCallId, tool);
   }
 
   /** All text of the turn so far. */
   get content(): string {
     return this.#content;
+  }
+
+  /** What the turn has made so far, in order. */
+  get artifactIds(): string[] {
+    return [...this.#artifactIds];
   }
 
   take(update: HarnessUpdate): void {
@@ -66,6 +74,8 @@ export class TurnLog {
         return this.#text('thought.delta', this.#cleaners['thought.delta'].push(update.text));
       case 'tool':
         return this.#tool(update);
+      case 'artifact':
+        return this.#artifact(update);
       case 'plan': {
         this.flush();
         const entries = update.entries.map(({ content, status, priority }) => ({
@@ -130,6 +140,25 @@ export class TurnLog {
       return this.flush();
     }
     this.#timer ??= setTimeout(() => this.flush(), isWatched ? WATCHED_MS : UNWATCHED_MS);
+  }
+
+  #artifact(update: Extract<HarnessUpdate, { kind: 'artifact' }>): void {
+    this.flush();
+    const { append, lastChunk, name, description } = update;
+    const artifactId = cleanText(update.artifactId);
+    this.#artifactIds.add(artifactId);
+    this.#options.append({
+      type: 'artifact.updated',
+      data: {
+        runId: this.#options.runId,
+        artifactId,
+        name: name === null ? null : cleanText(name),
+        description: description === null ? null : cleanText(description),
+        append,
+        lastChunk,
+        parts: update.parts,
+      },
+    });
   }
 
   #tool(update: Extract<HarnessUpdate, { kind: 'tool' }>): void {

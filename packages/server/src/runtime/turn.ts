@@ -2,7 +2,7 @@ import type { EventBody } from '../domain/events.ts';
 import type { RunError } from '../domain/errors.ts';
 import type { RunUsage, TerminalStatus } from '../domain/nouns.ts';
 import type { Claim, LedgerRow, RunLife, RunWriter } from '../services/run-life.ts';
-import { Permissions } from './permissions.ts';
+import { Questions } from './questions.ts';
 import { TurnLog, type RestoredLog } from './turn-log.ts';
 
 /** Why a turn is stopped before its harness has ended it. */
@@ -17,7 +17,7 @@ export class Turn {
   readonly #stop = new AbortController();
   readonly #deadline: NodeJS.Timeout;
   readonly #usage: RunUsage;
-  permissions: Permissions | null = null;
+  questions: Questions | null = null;
   stopReason: StopReason | null = null;
   isOver = false;
 
@@ -51,7 +51,7 @@ export class Turn {
     if (this.isOver || this.stopReason === 'lost') return;
     if (this.stopReason === null || reason === 'lost') this.stopReason = reason;
     this.#stop.abort();
-    void this.permissions?.close();
+    void this.questions?.close();
   }
 
   addUsage(rows: LedgerRow[], events: EventBody[]): void {
@@ -72,11 +72,16 @@ export class Turn {
     this.writer.lost.throwIfAborted();
   }
 
-  async settle(status: TerminalStatus, error: RunError | null): Promise<void> {
+  async settle(
+    status: TerminalStatus,
+    error: RunError | null,
+    reply: 'message' | 'task' = 'task',
+  ): Promise<void> {
     await this.#end();
     if (status !== 'completed') this.log.finishTools(status === 'cancelled' ? 'cancelled' : 'unknown');
-    const message = status === 'completed' ? { id: this.claim.messageId, content: this.log.content } : null;
-    await this.#life.settle(this.writer, { status, error, message, usage: { ...this.#usage } });
+    const { content, artifactIds } = this.log;
+    const message = status === 'completed' ? { id: this.claim.messageId, content, artifactIds } : null;
+    await this.#life.settle(this.writer, { status, error, message, reply, usage: { ...this.#usage } });
   }
 
   /** This attempt is over, the run may not be: `lost` of the next one's attempts fails it. */
@@ -103,7 +108,7 @@ export class Turn {
   }
 
   async #end(): Promise<void> {
-    await this.permissions?.close();
+    await this.questions?.close();
     this.log.close();
     this.isOver = true;
     clearTimeout(this.#deadline);

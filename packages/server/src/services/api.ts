@@ -15,6 +15,8 @@ import type {
   SecretName,
 } from '../domain/nouns.ts';
 import type { Page, PageQuery } from '../domain/paging.ts';
+import type { Artifact, MessagePart } from '../domain/parts.ts';
+import type { Question } from '../domain/questions.ts';
 import type { SandboxLogLine } from './sandbox-host.ts';
 import type { OpenVolumeFile, VolumeEntry, VolumePath } from '../domain/ports/volume.ts';
 
@@ -369,7 +371,14 @@ export interface SendInput {
   conversationId: string | null;
   /** When there is no conversation `conversationId` yet, it begins with this message. */
   mayBegin?: boolean;
+  /** May be empty when there are parts. */
   content: string;
+  /** Files, data and links beside the text, in the order in which they were given. */
+  parts?: MessagePart[];
+  /** The sender's own id of the message. It is kept and told to the agent; two sends with one id are two messages. */
+  clientMessageId?: string | null;
+  /** A JSON object of the sender's; kept, and told to the agent. */
+  metadata?: Record<string, unknown> | null;
   onBusy: OnBusy;
   /** Which surface it came by: `api`, later `slack`, `a2a` … */
   source: string;
@@ -391,13 +400,26 @@ export interface RunOutcome {
   message: Message | null;
 }
 
+/** What a caller says to a question: one of the options of a permission, or what an input asked for. */
+export type RunResponse =
+  | { requestId: string; optionId: string }
+  /**
+   * A text answers the one property that the form has, or its first required text, or its first text. Null = the caller
+   * does not want to say.
+   */
+  | { requestId: string; content: string | Record<string, unknown> | null };
+
 export interface RunsService {
   send(p: Principal, input: SendInput): Promise<Accepted>;
   get(p: Principal, runId: string): Promise<Run>;
   listForAgent(p: Principal, agentId: string, query: PageQuery): Promise<Page<Run>>;
   /** Waits a few seconds for the harness to stop; the run may still be `running` in the answer. */
   cancel(p: Principal, runId: string): Promise<Run>;
-  respond(p: Principal, runId: string, input: { requestId: string; optionId: string }): Promise<Run>;
+  respond(p: Principal, runId: string, input: RunResponse): Promise<Run>;
+  /** What the run waits for, oldest first. */
+  questions(p: Principal, runId: string): Promise<Question[]>;
+  /** What the run has made so far, in order of their first appearance. */
+  artifacts(p: Principal, runId: string): Promise<Artifact[]>;
   /** Resolves when the run has ended, or with what it is after `waitMs`, or early when `signal` aborts. */
   outcome(p: Principal, runId: string, waitMs: number, signal?: AbortSignal): Promise<RunOutcome>;
 }
@@ -416,8 +438,13 @@ export interface EventSink {
 export interface EventsService {
   /** Newest first; `cursor` as in every list. */
   list(p: Principal, scope: EventScope, query: PageQuery): Promise<Page<ConversationEvent>>;
-  /** Oldest first, those with seq greater than `after`. */
-  after(p: Principal, scope: EventScope, after: number, limit: number): Promise<ConversationEvent[]>;
+  /** Oldest first, those with seq greater than `after`: at most `limit`, and fewer when they are large. */
+  after(
+    p: Principal,
+    scope: EventScope,
+    after: number,
+    limit: number,
+  ): Promise<{ events: ConversationEvent[]; hasMore: boolean }>;
   /** Everything after `after`, then what comes. Rejects before the first write when not visible. Returns a stop. */
   follow(p: Principal, scope: EventScope, after: number, sink: EventSink): Promise<() => void>;
 }

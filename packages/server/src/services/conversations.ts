@@ -1,4 +1,5 @@
 import { requireEdit } from '../domain/access.ts';
+import { limits } from '../domain/limits.ts';
 import type { Cursors } from '../domain/paging.ts';
 import type { AgentStore } from '../store/agents.ts';
 import { listConversations, listMessages } from '../store/conversations.ts';
@@ -43,7 +44,7 @@ export function createConversations(deps: ConversationsDependencies): Conversati
     async messages(p, id, query) {
       await visibleConversation(db, p, id);
       return pageById(cursors, `messages:${id}`, query, ({ before, limit }) =>
-        listMessages(db, id, before, limit),
+        listMessages(db, id, before, limit, limits.pageBytes),
       );
     },
   };

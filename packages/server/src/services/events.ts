@@ -7,7 +7,7 @@ import type { Principal } from '../domain/nouns.ts';
 import { isTerminal } from '../domain/nouns.ts';
 import { pageOf, type Cursors } from '../domain/paging.ts';
 import type { Database } from '../store/database.ts';
-import { endOfRun, eventsAfter, eventsBefore, eventsWithin, startOfRun } from '../store/events.ts';
+import { endOfRun, eventsBefore, eventsWithin, startOfRun } from '../store/events.ts';
 import type { EventScope, EventsService } from './api.ts';
 import { follow } from './follow.ts';
 import type { Hub } from './hub.ts';
@@ -50,13 +50,14 @@ export function createEvents(deps: {
       }
       const name = 'runId' in scope ? `events:run:${scope.runId}` : `events:${scope.conversationId}`;
       const before = query.cursor === null ? null : Number(cursors.decode(name, query.cursor));
-      const rows = await eventsBefore(db, scope, before, query.limit + 1);
-      return pageOf(rows, query, (event) => String(event.seq), cursors, name);
+      const { rows, isCut } = await eventsBefore(db, scope, before, query.limit + 1, limits.pageBytes);
+      return pageOf(rows, query, (event) => String(event.seq), cursors, name, isCut);
     },
 
     async after(p, scope, after, limit) {
       await check(p, scope);
-      return eventsAfter(db, scope, after, limit);
+      const { events, isAll } = await eventsWithin(db, scope, after, limit + 1, limits.pageBytes);
+      return { events: events.slice(0, limit), hasMore: !isAll || events.length > limit };
     },
 
     async follow(p, scope, after, sink) {

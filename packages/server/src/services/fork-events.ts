@@ -57,6 +57,12 @@ export function forkedEvent(event: EventBody, ids: ForkIds): EventBody | null {
       return { type, data: { ...data, runId } };
     case 'permission.resolved':
       return { type, data: { ...data, runId } };
+    case 'input.requested':
+      return { type, data: { ...data, runId } };
+    case 'input.resolved':
+      return { type, data: { ...data, runId } };
+    case 'artifact.updated':
+      return { type, data: { ...data, runId } };
     case 'plan.updated':
       return { type, data: { ...data, runId } };
     default:

@@ -12,13 +12,14 @@ export async function pageById<T extends { id: string }>(
   cursors: Cursors,
   list: string,
   query: PageQuery,
-  read: (at: { before: string | null; limit: number }) => Promise<T[]>,
+  read: (at: { before: string | null; limit: number }) => Promise<T[] | { rows: T[]; isCut: boolean }>,
 ): Promise<Page<T>> {
   if (!Number.isInteger(query.limit) || query.limit < 1 || query.limit > limits.pageMax) {
     throw invalid('limit', `must be a whole number from 1 to ${limits.pageMax}.`);
   }
   const before = query.cursor === null ? null : cursors.decode(list, query.cursor);
   if (before !== null && !isId(before)) throw invalid('cursor', 'is not one of this list.');
-  const rows = await read({ before, limit: query.limit + 1 });
-  return pageOf(rows, query, (row) => row.id, cursors, list);
+  const found = await read({ before, limit: query.limit + 1 });
+  const { rows, isCut } = Array.isArray(found) ? { rows: found, isCut: false } : found;
+  return pageOf(rows, query, (row) => row.id, cursors, list, isCut);
 }

@@ -1,20 +1,22 @@
-import type { EventBody, EventUsage } from '../domain/events.ts';
+import type { EventBody, EventMessage, EventUsage } from '../domain/events.ts';
 import type { RunError } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
 import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
 import { formatMicros } from '../domain/money.ts';
 import type { RunUsage, TerminalStatus } from '../domain/nouns.ts';
+import type { MessageExtras } from '../domain/parts.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
+import type { Answer, Question } from '../domain/questions.ts';
 import type { Database } from '../store/database.ts';
 import { compactDeltas } from '../store/events.ts';
 import * as lanes from '../store/lanes.ts';
 import type { Adopted, Claim, LedgerRow, OwnedLane } from '../store/lanes.ts';
 import { buryNodes, leaveNode, touchNode } from '../store/nodes.ts';
-import * as permissions from '../store/permissions.ts';
+import * as questions from '../store/questions.ts';
 import type { Claimant } from '../store/run-life.ts';
-import { bindDeployment, cancelRequests, orphanedRuns } from '../store/runs.ts';
-import type { OpenPermission } from '../store/permissions.ts';
+import { bindDeployment, cancelRequests, messageExtras, orphanedRuns } from '../store/runs.ts';
+import type { OpenQuestion } from '../store/questions.ts';
 import type { RunOutcome } from './api.ts';
 import type { Hub } from './hub.ts';
 import type { Outcomes } from './outcomes.ts';
@@ -22,14 +24,15 @@ import { createPublish, type Publish } from './publish.ts';
 import { createRunWriters, type RunWriter } from './run-writer.ts';
 
 export type { Adopted, Claim, LedgerRow, OwnedLane } from '../store/lanes.ts';
-export type { AskedPermission, OpenPermission } from '../store/permissions.ts';
+export type { OpenQuestion } from '../store/questions.ts';
 export type { RunWriter } from './run-writer.ts';
 
 export interface Settlement {
   status: TerminalStatus;
   error: RunError | null;
   /** Set exactly when completed. */
-  message: { id: string; content: string } | null;
+  message: { id: string; content: string; artifactIds: string[] } | null;
+  reply: 'message' | 'task';
   usage: RunUsage;
 }
 
@@ -79,13 +82,15 @@ export interface RunLife {
   /** The present attempt is over; the run is tried again, or has failed, or is cancelled. */
   endAttempt(claim: Pick<Claim, 'conversationId' | 'epoch'>, givenUp: GivenUp): Promise<void>;
   bindDeployment(runId: string, deploymentId: string): Promise<void>;
-  askPermission(asked: permissions.AskedPermission): Promise<void>;
-  cancelPermission(runId: string, requestId: string): Promise<void>;
+  ask(runId: string, question: Question): Promise<void>;
+  cancelQuestion(runId: string, requestId: string): Promise<void>;
   /** Those of the runs that somebody wants to stop. */
   cancelRequests(runIds: string[]): Promise<string[]>;
   /** Questions that wait for an answer, or have one that the harness may not know yet. */
-  openPermissions(runId: string): Promise<OpenPermission[]>;
-  answers(runIds: string[]): Promise<{ runId: string; requestId: string; optionId: string }[]>;
+  openQuestions(runId: string): Promise<OpenQuestion[]>;
+  answers(runIds: string[]): Promise<{ runId: string; requestId: string; answer: Answer }[]>;
+  /** What came with a run's message beside its text. */
+  extras(runId: string): Promise<MessageExtras | null>;
   /** Usage that came after its run had ended. */
   recordLateUsage(rows: LedgerRow[]): Promise<void>;
 
@@ -190,10 +195,11 @@ export function createRunLife(options: RunLifeOptions): RunLife {
     },
 
     bindDeployment: (runId, deploymentId) => bindDeployment(db, runId, deploymentId),
-    askPermission: (asked) => permissions.insertPermission(db, asked),
-    cancelPermission: (runId, requestId) => permissions.cancelPermission(db, runId, requestId),
-    openPermissions: (runId) => permissions.openPermissions(db, runId),
-    answers: (runIds) => permissions.answeredPermissions(db, runIds),
+    ask: (runId, question) => questions.insertQuestion(db, runId, question),
+    cancelQuestion: (runId, requestId) => questions.cancelQuestion(db, runId, requestId),
+    openQuestions: (runId) => questions.openQuestions(db, runId),
+    answers: (runIds) => questions.answeredQuestions(db, runIds),
+    extras: (runId) => messageExtras(db, runId),
     cancelRequests: (runIds) => cancelRequests(db, runIds),
     recordLateUsage: (rows) => lanes.recordUsage(db, rows),
 
@@ -239,11 +245,20 @@ function endEvents(claim: Claim, settlement: Settlement, at: Date): EventBody[] 
   if (settlement.status === 'failed' || !message) {
     return [{ type: 'run.failed', data: { runId, error: settlement.error!, usage } }];
   }
-  const role = 'assistant' as const;
-  const data = { ...message, agentId, conversationId, runId, role, createdAt: at.toISOString() };
+  const { id, content, artifactIds } = message;
+  const data: EventMessage = {
+    id,
+    agentId,
+    conversationId,
+    runId,
+    role: 'assistant',
+    content,
+    createdAt: at.toISOString(),
+  };
+  if (artifactIds.length > 0) data.artifactIds = artifactIds;
   return [
     { type: 'message.created', data },
-    { type: 'run.completed', data: { runId, messageId: message.id, usage } },
+    { type: 'run.completed', data: { runId, messageId: id, reply: settlement.reply, usage } },
   ];
 }
 
@@ -254,6 +269,6 @@ function outcomeOf(claim: Claim, settlement: Settlement, createdAt: Date, endedA
   const times = { createdAt: claim.createdAt, startedAt, endedAt };
   return {
     run: { id: runId, ...place, orgId, deploymentId, status, attempt, error, usage, ...times },
-    message: message && { ...message, ...place, runId, role: 'assistant', createdAt },
+    message: message && { ...message, ...place, runId, role: 'assistant', extras: null, createdAt },
   };
 }

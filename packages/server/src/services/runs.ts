@@ -5,20 +5,26 @@ import { isId, newId } from '../domain/ids.ts';
 import { limits } from '../domain/limits.ts';
 import { isTerminal } from '../domain/nouns.ts';
 import type { Cursors } from '../domain/paging.ts';
+import { applyArtifact } from '../domain/artifacts.ts';
+import { describeParts, shownExtras } from '../domain/parts.ts';
+import type { Artifact, MessageExtras } from '../domain/parts.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
 import { requireContent } from '../domain/text.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { Database } from '../store/database.ts';
-import { findPermission, respondPermission } from '../store/permissions.ts';
+import { answerQuestion, findQuestion, openQuestions } from '../store/questions.ts';
+import { artifactEvents } from '../store/events.ts';
 import { acceptRun, type Refusal } from '../store/run-life.ts';
 import { isUniqueViolation } from '../store/errors.ts';
 import { assistantMessage, findRun, listRuns } from '../store/runs.ts';
 import type { Accepted, RunOutcome, RunsService, SendInput } from './api.ts';
+import { answerOf, resolvedEvent } from './answers.ts';
 import { budgetExceeded } from './budget-exceeded.ts';
 import type { Cancel } from './cancel.ts';
 import type { Hub } from './hub.ts';
 import type { Outcomes } from './outcomes.ts';
 import { pageById } from './paging.ts';
+import { readExtras } from './message-extras.ts';
 import { startedEvent, type RunLife } from './run-life.ts';
 import { visibleAgent } from './visible-agent.ts';
 import { visibleRun } from './visible-conversation.ts';
@@ -82,7 +88,9 @@ export function createRuns(deps: RunsDependencies): RunsService {
 
   return {
     async send(p, input) {
-      requireContent('content', input.content);
+      const extras = readExtras(input);
+      const parts = extras?.parts ?? [];
+      if (input.content !== '' || parts.length === 0) requireContent('content', input.content);
       // A key of one agent sees no other; the statement itself checks the agent and its organisation.
       if (!isId(input.agentId) || !canSeeAgent(p, { id: input.agentId, orgId: p.orgId })) throw notFound();
       if (input.conversationId !== null && !isId(input.conversationId)) throw notFound();
@@ -90,7 +98,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
       const runId = newId();
       const messageId = newId();
       const at = new Date();
-      const events = acceptEvents(input, { conversationId, runId, messageId, at });
+      const events = acceptEvents(input, extras, { conversationId, runId, messageId, at });
       const place = { conversationId, orgId: p.orgId, agentId: input.agentId };
       const accept = async (isNewConversation: boolean) => {
         // Inside a transaction of the caller's the run may begin after the commit only.
@@ -98,7 +106,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
         const accepted = await acceptRun(db, {
           ...place,
           isNewConversation,
-          title: titleOf(input.content),
+          title: titleOf(input.content || describeParts(parts)),
           source: input.source,
           keyId: p.keyId,
           idempotency: input.idempotency,
@@ -106,6 +114,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
           runId,
           messageId,
           content: input.content,
+          extras: extras && { value: extras, text: parts.length === 0 ? null : describeParts(parts) },
           at,
           events,
           maxQueued: limits.queuedRunsPerConversation,
@@ -183,19 +192,35 @@ export function createRuns(deps: RunsDependencies): RunsService {
 
     async respond(p, runId, input) {
       await visibleRun(db, p, runId);
-      const asked = await findPermission(db, runId, input.requestId);
-      if (!asked)
-        throw invalid('requestId', 'is no request of this run; see its event permission.requested.');
-      if (!asked.options.some((option) => option.optionId === input.optionId)) {
-        const offered = asked.options.map((option) => option.optionId).join(', ');
-        throw invalid('optionId', `must be one of the options that were offered: ${offered}.`);
+      const question = await findQuestion(db, runId, input.requestId);
+      if (!question) {
+        throw invalid(
+          'requestId',
+          'is no request of this run; see its events permission.requested and input.requested.',
+        );
       }
-      const written = await respondPermission(db, runId, input.requestId, input.optionId);
+      const answer = answerOf(question, input);
+      const event = resolvedEvent(runId, question, answer, 'caller');
+      const written = await answerQuestion(db, runId, input.requestId, answer, event);
       if (!written)
         throw new DomainError('conflict', 'The run does not wait for an answer to this request any more.');
       life.publish.written(written);
       life.signal(runId);
       return visibleRun(db, p, runId);
+    },
+
+    async questions(p, runId) {
+      await visibleRun(db, p, runId);
+      const asked = await openQuestions(db, runId);
+      return asked.filter(({ isAnswered }) => !isAnswered).map(({ question }) => question);
+    },
+
+    async artifacts(p, runId) {
+      await visibleRun(db, p, runId);
+      const artifacts = new Map<string, Artifact>();
+      for (const { type, data } of await artifactEvents(db, runId))
+        if (type === 'artifact.updated') applyArtifact(artifacts, data);
+      return [...artifacts.values()];
     },
 
     async outcome(p, runId, waitMs, signal) {
@@ -228,6 +253,7 @@ function titleOf(content: string): string {
 
 function acceptEvents(
   input: SendInput,
+  extras: MessageExtras | null,
   ids: { conversationId: string; runId: string; messageId: string; at: Date },
 ): [EventBody, EventBody] {
   const { conversationId, runId, messageId, at } = ids;
@@ -241,6 +267,7 @@ function acceptEvents(
         runId,
         role: 'user',
         content: input.content,
+        ...shownExtras(extras),
         createdAt: at.toISOString(),
       },
     },

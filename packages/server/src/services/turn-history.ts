@@ -29,6 +29,7 @@ export interface AttemptRecord {
   needsBreak: boolean;
   /** Its calls in the order in which they began, each as it was told last. */
   tools: { phase: 'started' | 'updated' | 'finished'; event: ToolEvent }[];
+  artifactIds: string[];
 }
 
 /** A harness is given this much at most: the newest turns that fit. What it makes of them is up to it. */
@@ -77,7 +78,7 @@ export function createTurnHistory(db: Database): TurnHistory {
     },
 
     async attempt({ runId, seq, messageId }) {
-      const record: AttemptRecord = { content: '', needsBreak: false, tools: [] };
+      const record: AttemptRecord = { content: '', needsBreak: false, tools: [], artifactIds: [] };
       const places = new Map<string, number>();
       for (let after = seq; ;) {
         const events = await eventsAfter(db, { runId }, after, PAGE);
@@ -98,6 +99,9 @@ function addToRecord(
   if (type === 'message.delta' && data.messageId === messageId) {
     record.content += data.text;
     record.needsBreak = false;
+  }
+  if (type === 'artifact.updated' && !record.artifactIds.includes(data.artifactId)) {
+    record.artifactIds.push(data.artifactId);
   }
   if (type !== 'tool.started' && type !== 'tool.updated' && type !== 'tool.finished') return;
   record.needsBreak = true;

@@ -1,4 +1,5 @@
 import type { Conversation, Message, Role } from '../domain/nouns.ts';
+import type { MessageExtras } from '../domain/parts.ts';
 import type { Database, Sql } from './database.ts';
 
 interface Row {
@@ -58,30 +59,44 @@ interface MessageRow {
   run_id: string;
   role: Role;
   content: string;
+  extras: MessageExtras | null;
+  artifact_ids: string[] | null;
   created_at: Date;
 }
 
-/** Newest first. */
+/** Newest first, and no more of them than take `maxBytes` together (one is always there). */
 export async function listMessages(
   db: Database,
   conversationId: string,
   before: string | null,
   limit: number,
-): Promise<Message[]> {
+  maxBytes: number,
+): Promise<{ rows: Message[]; isCut: boolean }> {
   const { sql } = db;
   const bound = before === null ? sql`` : sql`and id < ${before}`;
-  const rows = await sql<MessageRow[]>`
-    select id, agent_id, conversation_id, run_id, role, content, created_at from messages
-    where conversation_id = ${conversationId} ${bound} order by id desc limit ${limit}`;
-  return rows.map((row) => ({
+  const size = sql`octet_length(content) + coalesce(octet_length(extras::text), 0)`;
+  const rows = await sql<(MessageRow & { is_cut: boolean })[]>`
+    with page as (
+      select *, sum(${size}) over (order by id desc) - (${size}) as bytes_before
+      from messages where conversation_id = ${conversationId} ${bound} order by id desc limit ${limit})
+    select id, agent_id, conversation_id, run_id, role, content, extras, artifact_ids, created_at,
+      (select max(bytes_before) >= ${maxBytes} from page) as is_cut
+    from page where bytes_before < ${maxBytes} order by id desc`;
+  return { rows: rows.map(messageOf), isCut: rows[0]?.is_cut ?? false };
+}
+
+function messageOf(row: MessageRow): Message {
+  return {
     id: row.id,
     agentId: row.agent_id,
     conversationId: row.conversation_id,
     runId: row.run_id,
     role: row.role,
     content: row.content,
+    extras: row.extras,
+    artifactIds: row.artifact_ids ?? [],
     createdAt: row.created_at,
-  }));
+  };
 }
 
 /** The turns that ended before a run began, oldest first, with what was said: at most the last `limit` messages. */
@@ -92,7 +107,7 @@ export async function messagesBeforeRun(
   limit: number,
 ): Promise<{ runId: string; role: Role; content: string }[]> {
   const rows = await db.sql<{ run_id: string; role: Role; content: string }[]>`
-    select m.run_id, m.role, m.content from messages m join runs r on r.id = m.run_id
+    select m.run_id, m.role, concat_ws(e'\n\n', nullif(m.content, ''), m.extras_text) as content from messages m join runs r on r.id = m.run_id
     where m.conversation_id = ${conversationId}
       and r.accept_seq < (select accept_seq from runs where id = ${runId})
     order by r.accept_seq desc, m.role asc limit ${limit}`;

@@ -62,17 +62,32 @@ export async function eventsWithin(
   return { events: rows.map(eventOf), isAll: !rows[0]?.is_more };
 }
 
-/** Newest first, those before `before` (null = from the newest). */
+/** Newest first, those before `before` (null = from the newest), cut in the same way. */
 export async function eventsBefore(
   db: Database,
   filter: EventFilter,
   before: number | null,
   limit: number,
-): Promise<ConversationEvent[]> {
+  maxBytes: number,
+): Promise<{ rows: ConversationEvent[]; isCut: boolean }> {
   const { sql } = db;
   const bound = before === null ? sql`` : sql`and seq < ${before}::bigint`;
+  const rows = await sql<(EventRow & { is_cut: boolean })[]>`
+    with page as (
+      select ${columns(sql)}, sum(octet_length(data::text)) over (order by seq desc) - octet_length(data::text) as bytes_before
+      from events where ${where(sql, filter)} ${bound} order by seq desc limit ${limit})
+    select ${columns(sql)}, (select max(bytes_before) >= ${maxBytes} from page) as is_cut
+    from page where bytes_before < ${maxBytes} order by seq desc`;
+  return { rows: rows.map(eventOf), isCut: rows[0]?.is_cut ?? false };
+}
+
+/** What a run's present attempt, or its last one, has told of artifacts, oldest first. */
+export async function artifactEvents(db: Database, runId: string): Promise<ConversationEvent[]> {
+  const { sql } = db;
   const rows = await sql<EventRow[]>`
-    select ${columns(sql)} from events where ${where(sql, filter)} ${bound} order by seq desc limit ${limit}`;
+    select ${columns(sql)} from events where run_id = ${runId} and type = 'artifact.updated'
+      and seq > coalesce((select max(seq) from events where run_id = ${runId} and type in ('run.started', 'run.retrying')), 0)
+    order by seq`;
   return rows.map(eventOf);
 }
 

@@ -22,8 +22,10 @@ export interface Claim {
   manifest: Manifest | null;
   /** The id under which this attempt streams. */
   messageId: string;
-  /** The user's message. */
+  /** The user's message, the surface by which it came, and whether it carries more than a text (`messageExtras`). */
   content: string;
+  source: string;
+  hasExtras: boolean;
   /** Of `run.started`, which is written. */
   seq: number;
   at: Date;
@@ -58,7 +60,8 @@ export async function claimLanes(db: Database, request: ClaimRequest): Promise<C
     select conversation_id as "conversationId", epoch::text, run_id as "runId", org_id as "orgId", agent_id as "agentId",
       key_id as "keyId", attempt, deployment_id as "deploymentId", message_id as "messageId", content, seq,
       deadline_at as "deadlineAt", started_at as "startedAt", created_at as "createdAt", input_tokens as "inputTokens",
-      output_tokens as "outputTokens", cost_micros as "costMicros", slot, model, generation, commit, manifest
+      output_tokens as "outputTokens", cost_micros as "costMicros", slot, model, generation, commit, manifest,
+      source, has_extras as "hasExtras"
     from claim_lanes(${request.nodeId}, ${request.conversationIds}::uuid[], ${request.messageIds.length},
       ${request.messageIds}::uuid[], ${at}, ${request.runTimeoutMs}::bigint)`;
   return rows.map((row) => ({
@@ -102,7 +105,7 @@ export interface LaneWrite {
   status: Exclude<RunStatus, 'queued'> | null;
   error: { code: RunErrorCode; error: string } | null;
   /** The assistant's message, exactly when the status is `completed`. */
-  message: { id: string; content: string; createdAt: Date } | null;
+  message: { id: string; content: string; artifactIds: string[]; createdAt: Date } | null;
 }
 
 export interface LaneWritten {
@@ -141,7 +144,7 @@ export async function writeRuns(
       ${lanes.map((lane) => lane.message?.content ?? null)}::text[],
       ${lanes.map((lane) => lane.message?.createdAt.toISOString() ?? null)}::text[]::timestamptz[], ${eventLanes}::uuid[], ${offsets}::integer[],
       ${types}::text[], ${data}::text[], ${ledger.length === 0 ? null : JSON.stringify(ledger)},
-      ${lanes.map((lane) => lane.told)}::bigint[])`;
+      ${lanes.map((lane) => lane.told)}::bigint[], ${lanes.map(artifactIdsOf)}::text[])`;
   return new Map(
     rows.map((row) => [row.conversation_id, { firstSeq: Number(row.first_seq), isReady: row.is_ready }]),
   );
@@ -160,9 +163,13 @@ async function writeRun(
       ${error?.code ?? null}, ${error?.error ?? null}, ${message?.id ?? null}, ${message?.content ?? null},
       ${message?.createdAt ?? null}, ${events.map((event) => event.type)}::text[],
       ${events.map((event) => JSON.stringify(event.data))}::text[],
-      ${ledger.length === 0 ? null : JSON.stringify(ledger)}, ${lane.told}::bigint)`;
+      ${ledger.length === 0 ? null : JSON.stringify(ledger)}, ${lane.told}::bigint, ${artifactIdsOf(lane)})`;
   if (row.first_seq === null) return new Map();
   return new Map([[conversationId, { firstSeq: Number(row.first_seq), isReady: row.is_ready }]]);
+}
+
+function artifactIdsOf({ message }: LaneWrite): string | null {
+  return message && message.artifactIds.length > 0 ? JSON.stringify(message.artifactIds) : null;
 }
 
 /** Whether a write whose answer was lost is in the database. */
@@ -242,6 +249,7 @@ export async function adoptLane(
       r.message_id as "messageId", m.content, r.deadline_at as "deadlineAt", r.started_at as "startedAt",
       r.created_at as "createdAt", r.input_tokens as "inputTokens", r.output_tokens as "outputTokens",
       r.cost_micros as "costMicros", a.slot, a.model, a.generation, d.commit, d.manifest, l.told,
+      m.source, m.extras is not null as "hasExtras",
       (select max(e.seq) from events e where e.run_id = l.run_id and e.type = 'run.started') as seq
     from l join runs r on r.id = l.run_id join agents a on a.id = r.agent_id join messages m on m.id = r.user_message_id
       left join deployments d on d.id = r.deployment_id`;

@@ -1,6 +1,7 @@
 import type { ConversationEvent, EventBody } from '../domain/events.ts';
 import type { Manifest } from '../domain/manifest.ts';
 import type { TerminalStatus } from '../domain/nouns.ts';
+import type { MessageExtras } from '../domain/parts.ts';
 import type { Database } from './database.ts';
 import { eventOf } from './events.ts';
 import type { Claim } from './lanes.ts';
@@ -20,6 +21,8 @@ export interface AcceptRow {
   runId: string;
   messageId: string;
   content: string;
+  /** What came beside the text, and its parts in words; null = nothing. */
+  extras: { value: MessageExtras; text: string | null } | null;
   at: Date;
   /** `message.created` and `run.queued`. */
   events: [EventBody, EventBody];
@@ -92,7 +95,7 @@ const cancelledEvents = (
 
 /** What `claimLanes` would give. */
 function claimOf(row: AcceptRow, { messageId, runTimeoutMs }: Claimant, answer: AcceptedRow): Claim {
-  const { orgId, agentId, keyId, conversationId, runId, content, at } = row;
+  const { orgId, agentId, keyId, conversationId, runId, content, source, at } = row;
   return {
     conversationId,
     epoch: String(answer.epoch),
@@ -106,6 +109,8 @@ function claimOf(row: AcceptRow, { messageId, runTimeoutMs }: Claimant, answer: 
     manifest: answer.manifest,
     messageId,
     content,
+    source,
+    hasExtras: row.extras !== null,
     seq: Number(answer.first_seq) + 2,
     at,
     deadlineAt: new Date(at.getTime() + runTimeoutMs),
@@ -129,7 +134,8 @@ export async function acceptRun(db: Database, row: AcceptRow): Promise<AcceptRes
       ${row.source}, ${row.onBusy}, ${row.idempotency?.key ?? null}, ${row.idempotency?.requestHash ?? null},
       ${row.runId}, ${row.messageId}, ${row.content}, ${JSON.stringify(made.data)}, ${JSON.stringify(queued.data)},
       ${row.at}, ${row.maxQueued}, ${row.maxAgents}, ${claimant?.nodeId ?? null}, ${claimant?.messageId ?? null},
-      ${claimant?.runTimeoutMs ?? null}::bigint)`;
+      ${claimant?.runTimeoutMs ?? null}::bigint, ${row.extras && JSON.stringify(row.extras.value)},
+      ${row.extras?.text ?? null})`;
   if (answer.outcome === 'accepted') {
     return {
       result: 'accepted',

@@ -1,5 +1,6 @@
 import type { RunErrorCode } from '../domain/errors.ts';
 import type { Message, Run, RunStatus } from '../domain/nouns.ts';
+import type { MessageExtras } from '../domain/parts.ts';
 import type { Database, Sql } from './database.ts';
 
 interface Row {
@@ -99,8 +100,15 @@ export async function orphanedRuns(
 
 export async function assistantMessage(db: Database, runId: string): Promise<Message | null> {
   const [row] = await db.sql<
-    { id: string; agent_id: string; conversation_id: string; content: string; created_at: Date }[]
-  >`select m.id, m.agent_id, m.conversation_id, m.content, m.created_at
+    {
+      id: string;
+      agent_id: string;
+      conversation_id: string;
+      content: string;
+      artifact_ids: string[] | null;
+      created_at: Date;
+    }[]
+  >`select m.id, m.agent_id, m.conversation_id, m.content, m.artifact_ids, m.created_at
     from runs r join messages m on m.conversation_id = r.conversation_id and m.run_id = r.id and m.role = 'assistant'
     where r.id = ${runId}`;
   if (!row) return null;
@@ -111,8 +119,17 @@ export async function assistantMessage(db: Database, runId: string): Promise<Mes
     runId,
     role: 'assistant',
     content: row.content,
+    extras: null,
+    artifactIds: row.artifact_ids ?? [],
     createdAt: row.created_at,
   };
+}
+
+/** What came with the user's message of a run beside its text. */
+export async function messageExtras(db: Database, runId: string): Promise<MessageExtras | null> {
+  const [row] = await db.sql<{ extras: MessageExtras | null }[]>`
+    select m.extras from runs r join messages m on m.id = r.user_message_id where r.id = ${runId}`;
+  return row?.extras ?? null;
 }
 
 /** The deployment that a run executes, when it had none at its start; it keeps it for all its attempts. */

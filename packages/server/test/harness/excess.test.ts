@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Answer } from '../../src/domain/questions.ts';
 import { agentSource, endTurn, startForeign } from '../support/foreign-agent.ts';
 import { runTurn } from '../support/harness-fixture.ts';
 
@@ -76,7 +77,8 @@ test('a harness that goes on telling after its turn was cut off is ended', async
 
 test('of a thousand requests for permission at once the first wait for an answer and the others are refused', async (t) => {
   const { connection } = await startForeign(t, program);
-  const answers: ((optionId: string) => void)[] = [];
+  const answers: ((answer: Answer) => void)[] = [];
+  const yes: Answer = { kind: 'permission', optionId: 'yes' };
   const turn = runTurn(
     connection,
     `const options = [{ optionId: 'yes', name: 'Yes', kind: 'allow_once' }];
@@ -85,11 +87,11 @@ test('of a thousand requests for permission at once the first wait for an answer
      const chosen = all.filter((answer) => answer.outcome.outcome === 'selected').length;
      speak(chosen + ' of ' + all.length);`,
     {
-      onPermission: () =>
-        new Promise<string>((resolve) => {
+      onQuestion: () =>
+        new Promise<Answer>((resolve) => {
           answers.push(resolve);
           // All that wait are there before the first is answered.
-          if (answers.length === 32) setTimeout(() => answers.forEach((answer) => answer('yes')), 500);
+          if (answers.length === 32) setTimeout(() => answers.forEach((answer) => answer(yes)), 500);
         }),
     },
   );

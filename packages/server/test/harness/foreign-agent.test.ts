@@ -39,15 +39,21 @@ test('a permission request is answered with the chosen option, and never with on
     update(params.sessionId, { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: JSON.stringify(outcome) } });
     ${endTurn}`;
   const { connection } = await startForeign(t, agentSource(asks));
-  const allowed = await runTurn(connection, 'do', { onPermission: async () => 'yes' });
+  const allowed = await runTurn(connection, 'do', {
+    onQuestion: async () => ({ kind: 'permission', optionId: 'yes' }),
+  });
   assert.equal(allowed.text, '{"outcome":"selected","optionId":"yes"}');
-  assert.equal(allowed.permissions[0]?.title, 'Remove everything');
-  assert.deepEqual(allowed.permissions[0]?.options[1], {
+  const [asked] = allowed.questions;
+  assert.ok(asked?.kind === 'permission');
+  assert.equal(asked.title, 'Remove everything');
+  assert.deepEqual(asked.options[1], {
     optionId: 'no',
     name: 'Reject',
     kind: 'reject_once',
   });
-  const made = await runTurn(connection, 'do', { onPermission: async () => 'something else' });
+  const made = await runTurn(connection, 'do', {
+    onQuestion: async () => ({ kind: 'permission', optionId: 'something else' }),
+  });
   assert.equal(made.text, '{"outcome":"cancelled"}');
 });
 

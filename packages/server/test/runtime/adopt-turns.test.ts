@@ -40,7 +40,7 @@ test('a sandbox that names the run of another agent does not get it, whatever it
   const deps = {
     life: {
       owned: () => life.owned(),
-      openPermissions: async () => [],
+      openQuestions: async () => [],
       async adopt() {
         asked.push('adopt');
         return null;

@@ -164,7 +164,7 @@ test('pages of events come newest first or after a cursor, and old deltas go whe
   assert.deepEqual(seqs(page.items), seqs(all).slice(-2).reverse());
   const next = await events.list(owner, { conversationId }, { limit: 100, cursor: page.nextCursor });
   assert.deepEqual(seqs(next.items), seqs(all).slice(0, -2).reverse());
-  assert.deepEqual(seqs(await events.after(owner, { runId }, 2, 2)), [3, 4]);
+  assert.deepEqual(seqs((await events.after(owner, { runId }, 2, 2)).events), [3, 4]);
 
   assert.equal(await life.compact(), 0);
   await world.db.sql`update runs set ended_at = now() - interval '25 hours'`;

@@ -1,3 +1,5 @@
+import { noAnswer } from '../../src/domain/questions.ts';
+import type { Question } from '../../src/domain/questions.ts';
 import type { TestContext } from 'node:test';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -5,7 +7,6 @@ import type {
   HarnessConnection,
   HarnessLink,
   HarnessUpdate,
-  PermissionRequest,
   TurnRequest,
   TurnResult,
 } from '../../src/domain/ports/harness.ts';
@@ -64,7 +65,7 @@ export interface TurnRecord {
   /** All text, joined. */
   text: string;
   tools: Extract<HarnessUpdate, { kind: 'tool' }>[];
-  permissions: PermissionRequest[];
+  questions: Question[];
 }
 
 export async function runTurn(
@@ -74,14 +75,16 @@ export async function runTurn(
     history?: Awaited<ReturnType<TurnRequest['history']>>;
   } = {},
 ): Promise<TurnRecord> {
-  const { history = [], onUpdate, onPermission, onRecord, ...more } = options;
+  const { history = [], onUpdate, onQuestion, onRecord, ...more } = options;
   const updates: HarnessUpdate[] = [];
-  const permissions: PermissionRequest[] = [];
+  const questions: Question[] = [];
   const result = await connection.prompt({
     runId: 'run-1',
     attempt: 1,
     conversationId: 'conversation-1',
     content,
+    source: 'api',
+    extras: null,
     resume: [],
     signal: new AbortController().signal,
     ...more,
@@ -94,13 +97,13 @@ export async function runTurn(
     onTold: () => undefined,
     onAcknowledge: async () => {},
     ended: Promise.resolve(),
-    onPermission: async (request, recorded) => {
-      permissions.push(request);
+    onQuestion: async (question, recorded) => {
+      questions.push(question);
       recorded();
-      return onPermission ? onPermission(request, () => undefined) : null;
+      return onQuestion ? onQuestion(question, () => undefined) : noAnswer(question.kind);
     },
   });
   const text = updates.map((update) => (update.kind === 'text' ? update.text : '')).join('');
   const tools = updates.filter((update) => update.kind === 'tool');
-  return { result, updates, text, tools, permissions };
+  return { result, updates, text, tools, questions };
 }

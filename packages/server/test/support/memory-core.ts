@@ -94,11 +94,13 @@ export function memoryCore(agents: AgentsService): MemoryCore {
         runId,
         role: 'assistant',
         content: end.message,
+        extras: null,
+        artifactIds: [],
         createdAt: new Date(),
       };
       messages.push(message);
       Object.assign(run, { status: 'completed', endedAt: new Date() });
-      append(runId, { type: 'run.completed', data: { runId, messageId: message.id, usage } });
+      append(runId, { type: 'run.completed', data: { runId, messageId: message.id, reply: 'task', usage } });
     } else {
       Object.assign(run, { endedAt: new Date() }, end);
       if (run.status === 'failed')
@@ -193,6 +195,14 @@ export function memoryCore(agents: AgentsService): MemoryCore {
         return run;
       },
       respond: (p, id) => visible(p, runs.get(id)),
+      async questions(p, id) {
+        await visible(p, runs.get(id));
+        return [];
+      },
+      async artifacts(p, id) {
+        await visible(p, runs.get(id));
+        return [];
+      },
       async outcome(p, id, waitMs, signal) {
         const run = await visible(p, runs.get(id));
         if (!isTerminal(run.status) && waitMs > 0) {
@@ -218,9 +228,8 @@ export function memoryCore(agents: AgentsService): MemoryCore {
         return page(matching(await scopeOf(p, scope)), query.limit);
       },
       async after(p, scope, after, limit) {
-        return matching(await scopeOf(p, scope))
-          .filter((e) => e.seq > after)
-          .slice(0, limit);
+        const found = matching(await scopeOf(p, scope)).filter((e) => e.seq > after);
+        return { events: found.slice(0, limit), hasMore: found.length > limit };
       },
       async follow(p, scope, after, sink) {
         const at = await scopeOf(p, scope);

@@ -1,5 +1,7 @@
-import type { PermissionOption, PlanEntry } from '../events.ts';
+import type { PlanEntry } from '../events.ts';
 import type { RunErrorCode } from '../errors.ts';
+import type { MessageExtras, Part } from '../parts.ts';
+import type { Answer, Question } from '../questions.ts';
 import type { ModelWire } from './model-gateway.ts';
 import type { ReadOnlyBind, RunningSandbox } from './sandbox.ts';
 import type { SandboxControl } from './sandbox-control.ts';
@@ -18,15 +20,16 @@ export type HarnessUpdate =
       input?: unknown;
       output?: unknown;
     }
-  | { kind: 'plan'; entries: PlanEntry[] };
-
-export interface PermissionRequest {
-  /** New, and unique. */
-  requestId: string;
-  toolCallId: string;
-  title: string;
-  options: PermissionOption[];
-}
+  | { kind: 'plan'; entries: PlanEntry[] }
+  | {
+      kind: 'artifact';
+      artifactId: string;
+      name: string | null;
+      description: string | null;
+      append: boolean;
+      lastChunk: boolean;
+      parts: Part[];
+    };
 
 /** What came before, rebuilt from the event log; also what an interrupted attempt of this turn had already done. */
 export interface HistoryTurn {
@@ -49,18 +52,22 @@ export interface TurnRequest {
   attempt: number;
   conversationId: string;
   content: string;
+  /** The surface by which the message came. */
+  source: string;
+  /** What came with the message beside its text; null = nothing. */
+  extras: MessageExtras | null;
   /** Earlier turns, oldest first; used when the harness has no session for the conversation yet. */
   history: () => Promise<HistoryTurn[]>;
   /** What an interrupted attempt of this very turn left; empty on a first attempt. */
   resume: HistoryTurn[];
   onUpdate: (update: HarnessUpdate) => void;
   /**
-   * Everything that the harness has told before this position of its output was handed to `onUpdate` and `onPermission`.
+   * Everything that the harness has told before this position of its output was handed to `onUpdate` and `onQuestion`.
    * Stored together with it, it is where another process of the service goes on (`ResumedTurn.told`).
    */
   onTold: (position: number) => void;
-  /** Answers with the chosen option, or null when cancelled. `recorded` is called when the question is on its way to the log. */
-  onPermission: (request: PermissionRequest, recorded: () => void) => Promise<string | null>;
+  /** Its `requestId` is new, and unique. `recorded` is called when the question is on its way to the log. */
+  onQuestion: (question: Question, recorded: () => void) => Promise<Answer>;
   /** Resolves when every update so far is durable; rejects when the turn is another owner's by now. */
   onRecord: () => Promise<void>;
   /** The same, asked now and then by whoever acknowledges what the harness has told. */
@@ -71,13 +78,16 @@ export interface TurnRequest {
 }
 
 /** A turn that an earlier process of the service began, and that its harness goes on with. */
-export interface ResumedTurn extends Omit<TurnRequest, 'content' | 'history' | 'resume'> {
+export interface ResumedTurn extends Omit<
+  TurnRequest,
+  'content' | 'source' | 'extras' | 'history' | 'resume'
+> {
   /** The last position that was stored: what came before it is on record, and is not told again. */
   told: number;
   /** The tool calls of this attempt that are on record, each as it was told last. */
   tools: Extract<HarnessUpdate, { kind: 'tool' }>[];
-  /** An earlier process had put this question: answers as `onPermission` does. */
-  onAskedBefore: (requestId: string) => Promise<string | null>;
+  /** An earlier process had put this question: answers as `onQuestion` does. Null: there is no such question. */
+  onAskedBefore: (requestId: string) => Promise<Answer> | null;
 }
 
 /** What the launcher kept of a turn. It comes from inside the sandbox. */
@@ -90,7 +100,10 @@ export interface UnfinishedTurn {
 }
 
 export type TurnResult =
-  | { outcome: 'completed' }
+  /** `reply`: the harness calls its answer a plain message; else it is the result of a task. */
+  | { outcome: 'completed'; reply?: 'message' }
+  /** The agent does not do what it was asked to, and has said why. */
+  | { outcome: 'refused' }
   | { outcome: 'cancelled' }
   | { outcome: 'failed'; code: RunErrorCode; message: string };
 

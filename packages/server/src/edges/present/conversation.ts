@@ -1,5 +1,7 @@
 import { formatMicros } from '../../domain/money.ts';
 import type { Conversation, Message, Run, RunUsage } from '../../domain/nouns.ts';
+import { shownExtras } from '../../domain/parts.ts';
+import type { Artifact } from '../../domain/parts.ts';
 import type { RunOutcome } from '../../services/api.ts';
 import { timeOrNull } from './agent.ts';
 
@@ -22,6 +24,8 @@ export function messageOf(message: Message) {
     runId: message.runId,
     role: message.role,
     content: message.content,
+    ...shownExtras(message.extras),
+    ...(message.artifactIds.length > 0 && { artifactIds: message.artifactIds }),
     createdAt: message.createdAt.toISOString(),
   };
 }
@@ -51,7 +55,7 @@ export function runOf(run: Run) {
 }
 
 /** The 200 answer of a send: the run has ended. */
-export function sentOf({ run, message }: RunOutcome) {
+export function sentOf({ run, message }: RunOutcome, artifacts: Artifact[]) {
   const sent = {
     agentId: run.agentId,
     conversationId: run.conversationId,
@@ -59,6 +63,7 @@ export function sentOf({ run, message }: RunOutcome) {
     status: run.status,
     message: message ? messageOf(message) : null,
     usage: usageOf(run.usage),
+    ...(artifacts.length > 0 && { artifacts }),
   };
   return message ? sent : { ...sent, error: whyNoMessage(run) };
 }

@@ -15,13 +15,19 @@ type ChatCall = Call<unknown, unknown, z.output<typeof ChatSend>>;
 
 /** What makes two sends the same: how the answer is wanted is not part of it. */
 function sendInput({ body, header }: ChatCall) {
-  const { agentId, content } = body;
+  const { agentId, content, parts, clientMessageId, metadata } = body;
   const conversationId = body.conversationId ?? null;
   const onBusy = body.onBusy ?? 'enqueue';
   const key = idempotencyKey(header('idempotency-key'));
-  const same = [agentId, conversationId, content, onBusy];
+  const same: unknown[] = [agentId, conversationId, content, onBusy];
+  const extras = {
+    ...(parts && { parts }),
+    ...(clientMessageId !== undefined && { clientMessageId }),
+    ...(metadata && { metadata }),
+  };
+  if (Object.keys(extras).length > 0) same.push(extras);
   const idempotency = key === null ? null : { key, requestHash: requestHash('POST /api/v1/chat/send', same) };
-  return { agentId, conversationId, content, onBusy, source: 'api', idempotency };
+  return { agentId, conversationId, content, ...extras, onBusy, source: 'api', idempotency };
 }
 
 async function streamRun(call: ChatCall, accepted: Accepted): Promise<Response> {
@@ -79,7 +85,11 @@ export const chatRoutes = [
         prefer.waitSeconds * 1000,
         call.gone(),
       );
-      if (isTerminal(outcome.run.status)) return { status: 200 as const, body: sentOf(outcome) };
+      if (isTerminal(outcome.run.status)) {
+        const hasMade = outcome.message !== null && outcome.message.artifactIds.length > 0;
+        const artifacts = hasMade ? await services.runs.artifacts(caller, accepted.runId) : [];
+        return { status: 200 as const, body: sentOf(outcome, artifacts) };
+      }
       return {
         status: 202 as const,
         body: {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { limits } from '../../domain/limits.ts';
 import { model, text } from './basics.ts';
+import { messageParts } from './part.ts';
 
 export const ChatSend = model(
   'ChatSend',
@@ -11,7 +12,23 @@ export const ChatSend = model(
       .nullable()
       .optional()
       .meta({ description: 'The conversation to go on with; null or left out starts a new one.' }),
-    content: text(1, limits.contentChars, `The message text, 1 to ${limits.contentChars} characters.`),
+    content: text(
+      0,
+      limits.contentChars,
+      `The message text, 1 to ${limits.contentChars} characters; it may be empty when there are parts.`,
+    ),
+    parts: messageParts
+      .optional()
+      .describe(`Files, data and links beside the text, at most ${limits.partsPerMessage}.`),
+    clientMessageId: text(
+      1,
+      limits.clientMessageIdChars,
+      'An id of your own, kept with the message and told to the agent.',
+    ).optional(),
+    metadata: z
+      .record(z.string(), z.unknown())
+      .optional()
+      .describe(`Kept with the message and told to the agent; at most ${limits.metadataChars} characters.`),
     stream: z.boolean().optional().describe('Answer with server-sent events.'),
     onBusy: z
       .enum(['enqueue', 'interrupt', 'reject'])

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { limits } from '../../domain/limits.ts';
+import { Artifact, Part } from './part.ts';
 import { model, money, nextCursor, text, time, uuid } from './basics.ts';
 
 export const Message = model(
@@ -11,6 +12,13 @@ export const Message = model(
     runId: uuid('The run that it began (user) or that answered with it (assistant).'),
     role: z.enum(['user', 'assistant']),
     content: z.string().describe('The text.'),
+    parts: z.array(Part).optional().describe("Of a user's message: what came beside its text, if anything."),
+    clientMessageId: z.string().optional().describe("The sender's own id, if it gave one."),
+    metadata: z.record(z.string(), z.unknown()).optional().describe('As the sender gave it, if it did.'),
+    artifactIds: z
+      .array(z.string())
+      .optional()
+      .describe("Of an assistant's message: what the agent made, if anything; see the artifacts of the run."),
     createdAt: time('When it was written.'),
   }),
 );
@@ -107,8 +115,14 @@ export const RunPage = model('RunPage', z.object({ runs: z.array(Run), nextCurso
 export const RunRespond = model(
   'RunRespond',
   z.strictObject({
-    requestId: text(1, 200, '`requestId` of the event `permission.requested`.'),
-    optionId: text(1, 200, '`optionId` of the chosen option.'),
+    requestId: text(1, 200, '`requestId` of the event `permission.requested` or `input.requested`.'),
+    optionId: text(1, 200, 'To a permission: `optionId` of the chosen option.').optional(),
+    content: z
+      .union([z.string().max(limits.answerChars), z.record(z.string(), z.unknown()), z.null()])
+      .optional()
+      .describe(
+        'To an input: what was asked for, by the names of its `form`, or a text when the form has one text only; null = you do not want to say.',
+      ),
   }),
 );
 
@@ -124,6 +138,7 @@ export const ChatSent = model(
     ),
     usage: Usage,
     error: RunError.optional().describe('Only when there is no message.'),
+    artifacts: z.array(Artifact).optional().describe('What the agent made, if anything.'),
   }),
 );
 export const ChatAccepted = model(

@@ -10,7 +10,7 @@ export const Event = model(
     type: z
       .string()
       .describe(
-        'One of `run.queued`, `run.started`, `run.awaiting_input`, `run.resumed`, `run.retrying`, `run.completed`, `run.failed`, `run.cancelled`, `message.created`, `message.delta`, `thought.delta`, `tool.started`, `tool.updated`, `tool.finished`, `permission.requested`, `permission.resolved`, `plan.updated`, `usage.recorded`. More may be added: ignore what you do not know.',
+        'One of `run.queued`, `run.started`, `run.awaiting_input`, `run.resumed`, `run.retrying`, `run.completed`, `run.failed`, `run.cancelled`, `message.created`, `message.delta`, `thought.delta`, `tool.started`, `tool.updated`, `tool.finished`, `permission.requested`, `permission.resolved`, `input.requested`, `input.resolved`, `artifact.updated`, `plan.updated`, `usage.recorded`. More may be added: ignore what you do not know.',
       ),
     at: time('When it happened.'),
     data: z.record(z.string(), z.unknown()).describe('Depends on the type; `runId` is always in it.'),

@@ -76,6 +76,13 @@ export const message = {
   createdAt: '2026-11-28T09:40:02.372Z',
 };
 
+export const artifact = {
+  artifactId: 'notes',
+  name: 'notes.md',
+  description: null,
+  parts: [{ kind: 'file' as const, name: 'notes.md', mediaType: 'text/markdown', bytes: 'IyB2Mi40Cg==' }],
+};
+
 export const conversation = {
   id: conversationId,
   agentId,

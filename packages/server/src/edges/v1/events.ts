@@ -51,9 +51,9 @@ async function answerEvents(call: Call<unknown, EventQuery, unknown>, scope: Eve
   if (query.cursor !== null) {
     throw invalidRequest([{ path: 'after', message: 'must not be given together with cursor' }]);
   }
-  const found = await services.events.after(caller, scope, query.after, query.limit + 1);
-  const events = found.slice(0, query.limit).map(eventOf) as EventBodies;
-  return { status: 200 as const, body: { events, nextCursor: null, hasMore: found.length > query.limit } };
+  const found = await services.events.after(caller, scope, query.after, query.limit);
+  const events = found.events.map(eventOf) as EventBodies;
+  return { status: 200 as const, body: { events, nextCursor: null, hasMore: found.hasMore } };
 }
 
 type EventBodies = { seq: number; type: string; at: string; data: Record<string, unknown> }[];

@@ -147,13 +147,14 @@ create index runs_conversation on runs (conversation_id, accept_seq);
 create index runs_queued on runs (conversation_id, accept_seq) where status = 'queued';
 create index runs_active on runs (org_id, agent_id) where status in ('queued', 'running', 'awaiting_input');
 
--- Requests for permission that wait, or waited, for a caller's answer.
-create table permissions (
+-- What a run asked its caller: a permission, or an input.
+create table questions (
   run_id uuid not null,
   request_id text not null,
-  tool_call_id text not null,
-  options jsonb not null,
-  option_id text,
+  kind text not null check (kind in ('permission', 'input')),
+  -- As the harness asked it, and as a caller answered it; the answer is null also when nobody will answer any more.
+  question json not null,
+  answer json,
   resolved_at timestamptz,
   primary key (run_id, request_id)
 );
@@ -166,6 +167,13 @@ create table messages (
   run_id uuid not null,
   role text not null check (role in ('user', 'assistant')),
   content text not null,
+  -- Of a user's message: the surface by which it came; what came beside its text (null = nothing), and the same in words,
+  -- which is all that the history of a conversation tells of it. json and not jsonb: the order of fields is the sender's.
+  source text,
+  extras json,
+  extras_text text,
+  -- Of an assistant's message: the artifacts of its run, which are in the events; null = none.
+  artifact_ids json,
   created_at timestamptz not null default now()
 );
 create index messages_conversation on messages (conversation_id, id desc);

@@ -78,7 +78,7 @@ create function accept_run(
   p_org uuid, p_key uuid, p_agent uuid, p_conversation uuid, p_is_new boolean, p_title text, p_source text,
   p_on_busy text, p_idempotency_key text, p_request_hash text, p_run uuid, p_message uuid, p_content text,
   p_message_event text, p_queued_event text, p_at timestamptz, p_max_queued integer, p_max_agents integer,
-  p_node uuid, p_answer uuid, p_timeout_ms bigint,
+  p_node uuid, p_answer uuid, p_timeout_ms bigint, p_extras text, p_extras_text text,
   out outcome text, out run_id uuid, out conversation_id uuid, out first_seq bigint, out running_run_id uuid,
   out cancelled json, out claimed boolean, out epoch bigint, out deployment_id uuid, out slot integer, out model text,
   out generation integer, out commit text, out manifest jsonb
@@ -207,8 +207,8 @@ begin
         attempt, message_id, deployment_id, started_at, deadline_at)
       values (p_run, p_org, p_agent, p_conversation, p_key, p_message, first_seq, 'running', p_at,
         1, p_answer, deployment_id, p_at, p_at + p_timeout_ms * interval '1 millisecond');
-    insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, created_at)
-      values (p_message, p_org, p_agent, p_conversation, p_run, 'user', p_content, p_at);
+    insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, source, extras, extras_text, created_at)
+      values (p_message, p_org, p_agent, p_conversation, p_run, 'user', p_content, p_source, p_extras::json, p_extras_text, p_at);
     insert into events (conversation_id, seq, run_id, type, data, at) values
       (p_conversation, first_seq, p_run, 'message.created', p_message_event::json, p_at),
       (p_conversation, first_seq + 1, p_run, 'run.queued', p_queued_event::json, p_at),
@@ -241,8 +241,8 @@ begin
   end if;
   insert into runs (id, org_id, agent_id, conversation_id, key_id, user_message_id, accept_seq, status, created_at)
     values (p_run, p_org, p_agent, p_conversation, p_key, p_message, first_seq, 'queued', p_at);
-  insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, created_at)
-    values (p_message, p_org, p_agent, p_conversation, p_run, 'user', p_content, p_at);
+  insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, source, extras, extras_text, created_at)
+    values (p_message, p_org, p_agent, p_conversation, p_run, 'user', p_content, p_source, p_extras::json, p_extras_text, p_at);
   insert into events (conversation_id, seq, run_id, type, data, at) values
     (p_conversation, first_seq, p_run, 'message.created', p_message_event::json, p_at),
     (p_conversation, first_seq + 1, p_run, 'run.queued', p_queued_event::json, p_at);
@@ -256,7 +256,7 @@ create function claim_lanes(
   conversation_id uuid, epoch bigint, run_id uuid, org_id uuid, agent_id uuid, key_id uuid, attempt integer,
   deployment_id uuid, message_id uuid, content text, seq bigint, deadline_at timestamptz, started_at timestamptz,
   created_at timestamptz, input_tokens bigint, output_tokens bigint, cost_micros bigint, slot integer, model text,
-  generation integer, commit text, manifest jsonb
+  generation integer, commit text, manifest jsonb, source text, has_extras boolean
 ) language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -315,7 +315,7 @@ begin
     )
     select b.conversation_id, o.epoch, b.id, b.org_id, b.agent_id, b.key_id, b.attempt, b.deployment_id, b.message_id,
            m.content, o.seq, b.deadline_at, b.started_at, b.created_at, b.input_tokens, b.output_tokens, b.cost_micros,
-           b.slot, b.model, b.generation, d.commit, d.manifest
+           b.slot, b.model, b.generation, d.commit, d.manifest, m.source, m.extras is not null
       from begun b
       join owned o on o.conversation_id = b.conversation_id
       join messages m on m.id = b.user_message_id
@@ -329,7 +329,7 @@ create function write_runs(
   p_at timestamptz, p_conversations uuid[], p_epochs bigint[], p_write_nos integer[], p_counts integer[], p_runs uuid[],
   p_statuses text[], p_error_codes text[], p_error_texts text[], p_messages uuid[], p_contents text[],
   p_message_ats timestamptz[], p_event_lanes uuid[], p_event_offsets integer[], p_event_types text[], p_event_data text[], p_ledger text,
-  p_told bigint[]
+  p_told bigint[], p_artifacts text[]
 ) returns table (conversation_id uuid, first_seq bigint, is_ready boolean)
 language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
@@ -344,9 +344,9 @@ begin
     with batch as (
       select *, status in ('completed', 'failed', 'cancelled') as settles
         from unnest(p_conversations, p_epochs, p_write_nos, p_counts, p_runs, p_statuses, p_error_codes, p_error_texts,
-                    p_messages, p_contents, p_message_ats, p_told)
+                    p_messages, p_contents, p_message_ats, p_told, p_artifacts)
           as b (conversation_id, epoch, write_no, count, run_id, status, error_code, error_text, message_id, content,
-                message_at, told)
+                message_at, told, artifact_ids)
     ), lane as (
       update lanes l set
         next_seq = l.next_seq + b.count, write_no = b.write_no, told = greatest(l.told, b.told),
@@ -368,8 +368,9 @@ begin
         from batch b join lane l on l.conversation_id = b.conversation_id
         where r.id = b.run_id and b.status is not null
     ), message as (
-      insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, created_at)
-        select b.message_id, l.org_id, l.agent_id, b.conversation_id, b.run_id, 'assistant', b.content, b.message_at
+      insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, artifact_ids, created_at)
+        select b.message_id, l.org_id, l.agent_id, b.conversation_id, b.run_id, 'assistant', b.content,
+               b.artifact_ids::json, b.message_at
           from batch b join lane l on l.conversation_id = b.conversation_id where b.status = 'completed'
     ), event as (
       insert into events (conversation_id, seq, run_id, type, data, at)
@@ -386,7 +387,7 @@ end $$;
 create function write_run(
   p_at timestamptz, p_conversation uuid, p_epoch bigint, p_write_no integer, p_run uuid, p_status text,
   p_error_code text, p_error_text text, p_message uuid, p_content text, p_message_at timestamptz,
-  p_event_types text[], p_event_data text[], p_ledger text, p_told bigint,
+  p_event_types text[], p_event_data text[], p_ledger text, p_told bigint, p_artifacts text,
   out first_seq bigint, out is_ready boolean
 ) language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
@@ -427,8 +428,9 @@ begin
       where id = p_run;
   end if;
   if p_status = 'completed' then
-    insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, created_at)
-      values (p_message, lane.org_id, lane.agent_id, p_conversation, p_run, 'assistant', p_content, p_message_at);
+    insert into messages (id, org_id, agent_id, conversation_id, run_id, role, content, artifact_ids, created_at)
+      values (p_message, lane.org_id, lane.agent_id, p_conversation, p_run, 'assistant', p_content, p_artifacts::json,
+        p_message_at);
   end if;
   if count = 1 then
     insert into events (conversation_id, seq, run_id, type, data, at)
@@ -458,7 +460,7 @@ begin
     return;
   end if;
   select * into r from runs where id = lane.run_id;
-  delete from permissions where run_id = r.id and resolved_at is null;
+  delete from questions where run_id = r.id and resolved_at is null;
   return query select * from close_tools(p_conversation, r.id, p_at);
   if r.cancel_requested_at is null and (p_max_attempts is null or r.attempt < p_max_attempts) then
     update runs set status = 'running' where id = r.id and status <> 'running';
@@ -545,31 +547,30 @@ begin
   end if;
 end $$;
 
--- A caller's answer to a request for permission. `outcome`: resolved, or missing, or answered before.
-create function respond_permission(
-  p_run uuid, p_request text, p_option text, p_at timestamptz, out outcome text, out conversation_id uuid, out events json
+-- A caller's answer to a question, with the event that tells of it. `outcome`: resolved, or missing, or answered before.
+create function answer_question(
+  p_run uuid, p_request text, p_answer text, p_event_type text, p_event text, p_at timestamptz,
+  out outcome text, out conversation_id uuid, out events json
 ) language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   r runs;
-  asked permissions;
+  asked questions;
   written events[];
 begin
   select conversation_id into conversation_id from runs where id = p_run;
-  perform 1 from lanes l where l.conversation_id = respond_permission.conversation_id for update;
+  perform 1 from lanes l where l.conversation_id = answer_question.conversation_id for update;
   select * into r from runs where id = p_run;
-  select * into asked from permissions where run_id = p_run and request_id = p_request;
+  select * into asked from questions where run_id = p_run and request_id = p_request;
   outcome := case when asked.run_id is null then 'missing'
                   when asked.resolved_at is not null or r.status <> 'awaiting_input' then 'answered' else 'resolved' end;
   if outcome <> 'resolved' then
     return;
   end if;
-  update permissions set option_id = p_option, resolved_at = p_at where run_id = p_run and request_id = p_request;
-  select array_agg(e) into written from append_event(r.conversation_id, p_run, 'permission.resolved', json_build_object(
-    'runId', p_run, 'requestId', p_request, 'toolCallId', asked.tool_call_id, 'optionId', p_option, 'by', 'caller')::text,
-    p_at) e;
-  if not exists (select 1 from permissions where run_id = p_run and resolved_at is null) then
+  update questions set answer = p_answer::json, resolved_at = p_at where run_id = p_run and request_id = p_request;
+  select array_agg(e) into written from append_event(r.conversation_id, p_run, p_event_type, p_event, p_at) e;
+  if not exists (select 1 from questions where run_id = p_run and resolved_at is null) then
     update runs set status = 'running' where id = p_run;
     select written || array_agg(e) into written from append_event(r.conversation_id, p_run, 'run.resumed',
       json_build_object('runId', p_run, 'requestId', p_request)::text, p_at) e;

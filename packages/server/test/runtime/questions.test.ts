@@ -12,11 +12,11 @@ const options = [
 ];
 
 const asking: Script = async (turn) => {
-  const chosen = await turn.onPermission(
-    { requestId: newId(), toolCallId: 't1', title: 'rm -rf', options },
+  const answer = await turn.onQuestion(
+    { kind: 'permission', requestId: newId(), toolCallId: 't1', title: 'rm -rf', options },
     () => undefined,
   );
-  turn.onUpdate({ kind: 'text', text: `chosen: ${chosen}` });
+  turn.onUpdate({ kind: 'text', text: `chosen: ${answer.kind === 'permission' && answer.optionId}` });
   return turn.signal.aborted ? { outcome: 'cancelled' } : { outcome: 'completed' };
 };
 
