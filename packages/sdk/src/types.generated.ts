@@ -171,7 +171,7 @@ export interface ChatSend {
   /** The message text, 1 to 200000 characters; it may be empty when there are parts. */
   content: string;
   /** Files, data and links beside the text, at most 20. */
-  parts?: MessagePart[];
+  parts?: PartSend[];
   /** An id of your own, kept with the message and told to the agent. */
   clientMessageId?: string;
   /** Kept with the message and told to the agent; at most 16384 characters. */
@@ -447,7 +447,22 @@ export interface MessagePage {
   nextCursor: string | null;
 }
 
-export type MessagePart = {
+export interface Part {
+  kind: "text" | "data" | "file" | "link";
+  /** Of a `text`. */
+  text?: string;
+  /** Of `data`: any JSON. */
+  data?: unknown;
+  /** Of a `file` or `link`. */
+  name?: string | null;
+  mediaType?: string | null;
+  /** Of a `file`: base64. */
+  bytes?: string;
+  /** Of a `link`. */
+  url?: string;
+}
+
+export type PartSend = {
   kind: "data";
   /** Any JSON. */
   data: unknown;
@@ -467,21 +482,6 @@ export type MessagePart = {
   /** An absolute URL. The service does not fetch it. */
   url: string;
 };
-
-export interface Part {
-  kind: "text" | "data" | "file" | "link";
-  /** Of a `text`. */
-  text?: string;
-  /** Of `data`: any JSON. */
-  data?: unknown;
-  /** Of a `file` or `link`. */
-  name?: string | null;
-  mediaType?: string | null;
-  /** Of a `file`: base64. */
-  bytes?: string;
-  /** Of a `link`. */
-  url?: string;
-}
 
 export interface Run {
   /** Identifier of the run. */

@@ -42,6 +42,7 @@ const needs: Record<string, Needs> = {
   cancelRun: 'use',
   respondToRun: 'use',
   listConversationEvents: 'use',
+  listRunArtifacts: 'use',
   listRunEvents: 'use',
   listSandboxes: 'use',
   getSandbox: 'use',

@@ -24,13 +24,13 @@ const link = z.strictObject({
 });
 
 /** What a message may carry beside its text. */
-export const MessagePart = model(
-  'MessagePart',
+export const PartSend = model(
+  'PartSend',
   z.discriminatedUnion('kind', [data, file, link]),
   'What a message carries beside its text.',
 );
 
-export const messageParts = z.array(MessagePart).max(limits.partsPerMessage);
+export const messageParts = z.array(PartSend).max(limits.partsPerMessage);
 
 const shown = z.object({
   kind: z.enum(['text', 'data', 'file', 'link']),
