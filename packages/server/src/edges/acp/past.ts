@@ -70,5 +70,5 @@ export function voidMessages(events: ConversationEvent[]): Set<string> {
 }
 
 async function pageAfter(place: Place, scope: EventScope, after: number): Promise<ConversationEvent[]> {
-  return place.services.events.after(place.caller, scope, after, PAGE);
+  return (await place.services.events.after(place.caller, scope, after, PAGE)).events;
 }

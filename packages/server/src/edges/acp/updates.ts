@@ -72,6 +72,9 @@ export class UpdateMapper {
       case 'run.resumed':
       case 'permission.requested':
       case 'permission.resolved':
+      case 'input.requested':
+      case 'input.resolved':
+      case 'artifact.updated':
         return null;
     }
   }
