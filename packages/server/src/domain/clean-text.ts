@@ -8,6 +8,11 @@ export function cleanText(text: string): string {
 export class TextCleaner {
   #held = '';
 
+  /** The first half of a pair waits for the other. */
+  get isHolding(): boolean {
+    return this.#held !== '';
+  }
+
   push(part: string): string {
     const text = this.#held + part;
     const last = text.charCodeAt(text.length - 1);

@@ -29,6 +29,28 @@ export function deepClean(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [cleanText(key), deepClean(part)]));
 }
 
+/**
+ * A message of the harness with every text cleaned but the pieces of an answer: a pair of surrogates may be split between
+ * two of them, so they are cleaned where they are joined (`TurnLog`).
+ */
+export function cleanMessage(message: unknown): unknown {
+  const clean = deepClean(message);
+  const content = chunkContent(message);
+  const cleaned = chunkContent(clean);
+  if (content && cleaned) cleaned['text'] = content['text'];
+  return clean;
+}
+
+function chunkContent(message: unknown): Json | null {
+  const params = isRecord(message) ? message['params'] : null;
+  const update = isRecord(params) ? params['update'] : null;
+  if (!isRecord(update) || !isRecord(update['content']) || update['_meta'] !== undefined) return null;
+  const kind = update['sessionUpdate'];
+  if (kind !== 'agent_message_chunk' && kind !== 'agent_thought_chunk') return null;
+  const { content } = update;
+  return content['type'] === 'text' && typeof content['text'] === 'string' ? content : null;
+}
+
 /** A text of at most `maxChars`, never cut inside a pair of surrogates; other kinds give ''. */
 export function boundedText(value: unknown, maxChars: number): string {
   if (typeof value !== 'string') return '';

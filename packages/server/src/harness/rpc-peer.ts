@@ -1,4 +1,4 @@
-import { deepClean, isRecord, mayNeedCleaning } from './clean.ts';
+import { cleanMessage, isRecord, mayNeedCleaning } from './clean.ts';
 import type { Json } from './clean.ts';
 
 /** The other side answered a request with an error (JSON-RPC 2.0, section 5.1). */
@@ -82,7 +82,7 @@ export class RpcPeer {
     let message: unknown;
     try {
       message = JSON.parse(line);
-      if (mayNeedCleaning(line)) message = deepClean(message);
+      if (mayNeedCleaning(line)) message = cleanMessage(message);
     } catch {
       return this.#options.onJunk();
     }

@@ -90,6 +90,8 @@ export class TurnLog {
 
   /** Everything that the harness told before this position of its output was taken. */
   told(position: number): void {
+    // Half a character is in no event yet, and must be told again to whoever takes the turn up.
+    if (Object.values(this.#cleaners).some((cleaner) => cleaner.isHolding)) return;
     this.#told = position;
     if (this.#pending === '') this.#options.told(position);
   }

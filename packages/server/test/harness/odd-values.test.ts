@@ -74,3 +74,20 @@ for (const [what, odd] of Object.entries(oddities)) {
     }
   });
 }
+
+test('a character that is split between two pieces of an answer is told whole', async (t) => {
+  const source = agentSource(`
+    for (const text of ['a\\ud83d', '\\ude00b']) {
+      for (const sessionUpdate of ['agent_message_chunk', 'agent_thought_chunk'])
+        update(params.sessionId, { sessionUpdate, content: { type: 'text', text } });
+    }
+    ${endTurn}`);
+  const { connection } = await startForeign(t, source);
+  const { updates } = await runTurn(connection, 'go');
+  const joined = (wanted: string) =>
+    updates.flatMap((update) =>
+      (update.kind === 'text' || update.kind === 'thought') && update.kind === wanted ? [update.text] : [],
+    );
+  assert.equal(joined('text').join(''), 'a😀b');
+  assert.equal(joined('thought').join(''), 'a😀b');
+});

@@ -7,15 +7,16 @@ import { until } from '../support/until.ts';
 
 function open(isWatched = true) {
   const events: EventBody[] = [];
+  const told: number[] = [];
   const log = new TurnLog({
     runId: 'r',
     messageId: 'm',
     append: (...more) => void events.push(...more),
     isWatched: () => isWatched,
-    told: () => undefined,
+    told: (position) => void told.push(position),
   });
   const text = () => events.flatMap((e) => (e.type === 'message.delta' ? [e.data.text] : [])).join('');
-  return { events, log, text };
+  return { events, log, text, told };
 }
 
 test('the first text goes out at once, what follows is joined', async () => {
@@ -43,6 +44,22 @@ test('text that is cut anywhere is whole again, and what no text can hold is rep
     assert.equal(log.content, clean);
     assert.equal(text(), clean);
   }
+});
+
+test('half a character is not taken for told: it is in no event yet', () => {
+  const { log, text, told } = open();
+  log.take({ kind: 'text', text: 'a\ud83d' });
+  log.told(10);
+  log.flush();
+  assert.deepEqual(
+    told.filter((position) => position >= 10),
+    [],
+  );
+  log.take({ kind: 'text', text: '\ude00' });
+  log.told(20);
+  log.flush();
+  assert.equal(told.at(-1), 20);
+  assert.equal(text(), 'a😀');
 });
 
 test('text after a tool call is a paragraph of its own, and everything keeps its order', () => {
