@@ -34,6 +34,10 @@ type Bytes = Uint8Array | ReadableStream<Uint8Array>;
 export interface WriteOptions {
   /** Permission bits, octal, e.g. `755`. */
   mode?: string;
+  /** The `etag` that the file must still have; else BerthError 412. */
+  ifMatch?: string;
+  /** `*`: only when there is nothing yet. */
+  ifNoneMatch?: string;
   signal?: AbortSignal;
 }
 
@@ -142,7 +146,7 @@ export function createSandboxes(send: Send) {
         json<SandboxFileWritten>('PUT', filePath(agentId, path), {
           bytes,
           query: { mode: options.mode },
-          headers: { 'content-type': 'application/octet-stream' },
+          headers: { 'content-type': 'application/octet-stream', ...conditions(options) },
           ...given(options.signal),
         }),
       /** A folder as a tar archive. */
@@ -159,8 +163,11 @@ export function createSandboxes(send: Send) {
           headers: { 'content-type': 'application/x-tar' },
           ...given(signal),
         }),
-      remove: (agentId: string, path: string, recursive = false) =>
-        json<void>('DELETE', filePath(agentId, path), { query: recursive ? { recursive: 'true' } : {} }),
+      remove: (agentId: string, path: string, recursive = false, options: { ifMatch?: string } = {}) =>
+        json<void>('DELETE', filePath(agentId, path), {
+          query: recursive ? { recursive: 'true' } : {},
+          headers: conditions(options),
+        }),
     },
   };
 }
@@ -178,3 +185,10 @@ export function terminalAddress(
 }
 
 const given = (signal: AbortSignal | undefined) => (signal ? { signal } : {});
+
+function conditions(given: { ifMatch?: string; ifNoneMatch?: string }): Record<string, string> {
+  return {
+    ...(given.ifMatch !== undefined && { 'if-match': given.ifMatch }),
+    ...(given.ifNoneMatch !== undefined && { 'if-none-match': given.ifNoneMatch }),
+  };
+}

@@ -577,6 +577,8 @@ export interface SandboxFile {
   modifiedAt: string;
   /** Where a link leads; null for all others. Links are not followed. */
   target: string | null;
+  /** The `ETag` of a file, for `If-Match`; null for all others. */
+  etag: string | null;
 }
 
 export interface SandboxFilePage {

@@ -13,6 +13,7 @@ export type ErrorCode =
   | 'binding_insufficient'
   | 'not_found'
   | 'method_not_allowed'
+  | 'precondition_failed'
   | 'body_too_large'
   | 'unsupported_media_type'
   | 'conflict'

@@ -16,6 +16,8 @@ const texts: Record<ErrorCode, string> = {
   binding_insufficient: 'This key is bound to one agent; the operation needs an org-bound key.',
   not_found: 'Not found.',
   method_not_allowed: 'This path takes GET, HEAD only.',
+  precondition_failed:
+    'It is not, or no longer, what If-Match or If-None-Match says; look at it again, then decide.',
   body_too_large: 'The body is larger than 1048576 bytes.',
   unsupported_media_type: 'Send the body as JSON in UTF-8, with the header "Content-Type: application/json".',
   conflict: 'The resource is not in a state that allows this.',
@@ -38,6 +40,7 @@ const names: Record<number, [name: string, description: string]> = {
   404: ['NotFound', 'It does not exist, or is not yours to see: the two cannot be told apart.'],
   405: ['MethodNotAllowed', 'The path takes other methods; see `Allow`.'],
   409: ['Conflict', 'The state of things does not allow this now.'],
+  412: ['PreconditionFailed', 'What `If-Match` or `If-None-Match` asks for is not so; nothing took effect.'],
   413: ['ContentTooLarge', 'The body is too large.'],
   415: ['UnsupportedMediaType', 'The body is not declared as JSON.'],
   422: ['UnprocessableContent', 'The Idempotency-Key belongs to another request.'],

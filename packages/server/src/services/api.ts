@@ -17,6 +17,7 @@ import type {
 import type { Page, PageQuery } from '../domain/paging.ts';
 import type { Artifact, MessagePart } from '../domain/parts.ts';
 import type { Question } from '../domain/questions.ts';
+import type { Preconditions } from '../domain/preconditions.ts';
 import type { SandboxLogLine } from './sandbox-host.ts';
 import type { OpenVolumeFile, VolumeEntry, VolumePath } from '../domain/ports/volume.ts';
 
@@ -186,7 +187,10 @@ export interface SandboxesService {
   kill(p: Principal, agentId: string): Promise<Sandbox>;
 }
 
-/** The files of an agent, from outside: its sandbox need not run. What a path means is checked before. */
+/**
+ * The files of an agent, from outside: its sandbox need not run. What a path means is checked before. Changes throw
+ * `precondition_failed`: before an upload is read, and once more in the moment of the change.
+ */
 export interface SandboxFilesService {
   stat(p: Principal, agentId: string, path: VolumePath): Promise<VolumeEntry>;
   open(p: Principal, agentId: string, path: VolumePath): Promise<OpenVolumeFile>;
@@ -198,17 +202,23 @@ export interface SandboxFilesService {
     agentId: string,
     path: VolumePath,
     upload: Upload,
-    mode: number | null,
+    options: { mode: number | null; preconditions: Preconditions },
   ): Promise<{ entry: VolumeEntry; created: boolean }>;
   /** False: it was there. */
-  makeFolder(p: Principal, agentId: string, path: VolumePath): Promise<boolean>;
+  makeFolder(p: Principal, agentId: string, path: VolumePath, preconditions: Preconditions): Promise<boolean>;
   unpack(
     p: Principal,
     agentId: string,
     path: VolumePath,
     upload: Upload,
+    preconditions: Preconditions,
   ): Promise<{ entries: number; bytes: number }>;
-  remove(p: Principal, agentId: string, path: VolumePath, recursive: boolean): Promise<void>;
+  remove(
+    p: Principal,
+    agentId: string,
+    path: VolumePath,
+    options: { recursive: boolean; preconditions: Preconditions },
+  ): Promise<void>;
 }
 
 export interface ExecInput {

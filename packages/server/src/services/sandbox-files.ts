@@ -1,12 +1,13 @@
 import { join } from 'node:path';
 import { requireEdit } from '../domain/access.ts';
 import { DomainError, invalid } from '../domain/errors.ts';
+import { preconditionFailed, requirePreconditions, type Preconditions } from '../domain/preconditions.ts';
 import { limits } from '../domain/limits.ts';
 import type { Agent, Principal } from '../domain/nouns.ts';
 import type { Cursors } from '../domain/paging.ts';
 import { pageOf } from '../domain/paging.ts';
 import type { SandboxDriver } from '../domain/ports/sandbox.ts';
-import type { Volumes } from '../domain/ports/volume.ts';
+import type { VolumeEntry, VolumePath, Volumes } from '../domain/ports/volume.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { DeploymentStore } from '../store/deployments.ts';
 import type { SandboxFilesService, Upload } from './api.ts';
@@ -47,6 +48,19 @@ export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFiles
     return seen(p, agentId);
   }
 
+  const checking = (preconditions: Preconditions) => (present: VolumeEntry | null) =>
+    requirePreconditions(preconditions, present && { tag: present.type === 'file' ? present.version : null });
+
+  /** Before an upload, which would be in vain. */
+  async function checkNow(volumeDir: string, path: VolumePath, preconditions: Preconditions): Promise<void> {
+    if (preconditions.match === null && preconditions.noneMatch === null) return;
+    const present = await volumes.stat(volumeDir, path).catch((error: unknown) => {
+      if (error instanceof DomainError && error.code === 'not_found') return null;
+      throw error;
+    });
+    checking(preconditions)(present);
+  }
+
   return {
     async stat(p, agentId, path) {
       return volumes.stat((await seen(p, agentId)).volumeDir, path);
@@ -77,26 +91,32 @@ export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFiles
       }
     },
 
-    async write(p, agentId, path, upload, mode) {
+    async write(p, agentId, path, upload, { mode, preconditions }) {
       const { agent, volumeDir } = await changed(p, agentId);
+      await checkNow(volumeDir, path, preconditions);
       const free = await room.check(agent, volumeDir, upload);
       return room.fill(volumeDir, free, upload.content, async (content) => {
-        const made = await volumes.write(volumeDir, path, content, { maxBytes: free.bytes, mode });
+        const check = checking(preconditions);
+        const made = await volumes.write(volumeDir, path, content, { maxBytes: free.bytes, mode, check });
         room.took(volumeDir, made.entry.sizeBytes, 1);
         return made;
       });
     },
 
-    async makeFolder(p, agentId, path) {
+    async makeFolder(p, agentId, path, preconditions) {
       const { agent, volumeDir } = await changed(p, agentId);
+      await checkNow(volumeDir, path, preconditions);
       await room.check(agent, volumeDir, { bytes: 0, content: nothing() });
       const made = await volumes.makeFolder(volumeDir, path);
       room.took(volumeDir, 0, path.names.length);
+      // Of two that ask for a folder that is not there yet, one makes it.
+      if (!made && preconditions.noneMatch === '*') throw preconditionFailed();
       return made;
     },
 
-    async unpack(p, agentId, path, upload) {
+    async unpack(p, agentId, path, upload, preconditions) {
       const { agent, volumeDir } = await changed(p, agentId);
+      await checkNow(volumeDir, path, preconditions);
       const free = await room.check(agent, volumeDir, { ...upload, bytes: null });
       return room.fill(volumeDir, free, upload.content, async (content) => {
         const sum = await volumes.unpack(volumeDir, path, content, {
@@ -108,9 +128,9 @@ export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFiles
       });
     },
 
-    async remove(p, agentId, path, recursive) {
+    async remove(p, agentId, path, { recursive, preconditions }) {
       const { volumeDir } = await changed(p, agentId);
-      await volumes.remove(volumeDir, path, recursive);
+      await volumes.remove(volumeDir, path, recursive, checking(preconditions));
       room.forget(volumeDir);
     },
   };

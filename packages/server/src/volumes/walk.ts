@@ -96,7 +96,7 @@ export function entryOf(name: Buffer, stats: BigIntStats, folderFd: number | nul
     mode: Number(stats.mode & 0o777n),
     modifiedAt: dateOf(stats.mtimeNs),
     target: type === 'link' && folderFd !== null ? targetOf(folderFd, name) : null,
-    version: `${stats.ino.toString(36)}-${stats.size.toString(36)}-${stats.mtimeNs.toString(36)}`,
+    version: `${stats.ino.toString(36)}-${stats.size.toString(36)}-${stats.ctimeNs.toString(36)}`,
   };
 }
 

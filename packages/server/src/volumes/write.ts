@@ -14,7 +14,7 @@ import {
 } from 'node:fs';
 import { promisify } from 'node:util';
 import { DomainError } from '../domain/errors.ts';
-import type { VolumeEntry, VolumePath, VolumeWriteOptions } from '../domain/ports/volume.ts';
+import type { VolumeCheck, VolumeEntry, VolumePath, VolumeWriteOptions } from '../domain/ports/volume.ts';
 import { closeStaging, itIn, openStaging, ownerOf, type Owner } from './staging.ts';
 import {
   conflict,
@@ -53,6 +53,8 @@ export async function writeFile(
     try {
       await writeAll(fd, content, options.maxBytes);
       await sync(fd);
+      // From here to the renaming nothing else of this process comes in between.
+      options.check(presentAt(volumeDir, path));
       const folderFd = makeFolders(volumeDir, { ...path, names: path.names.slice(0, -1) }, owner).fd;
       try {
         const before = found(folderFd, name);
@@ -91,18 +93,33 @@ export async function writeAll(
   return bytes;
 }
 
-function found(folderFd: number, name: Buffer): VolumeEntry | null {
-  let fd: number;
+/** Null: there is nothing, or not even its folder. */
+function presentAt(volumeDir: string, path: VolumePath): VolumeEntry | null {
+  const folderFd = orMissing(() => openFolder(volumeDir, { ...path, names: path.names.slice(0, -1) }));
+  if (folderFd === null) return null;
   try {
-    fd = step(folderFd, name);
-  } catch (error) {
-    if (error instanceof DomainError && error.code === 'not_found') return null;
-    throw error;
+    return found(folderFd, path.names.at(-1)!);
+  } finally {
+    closeSync(folderFd);
   }
+}
+
+function found(folderFd: number, name: Buffer): VolumeEntry | null {
+  const fd = orMissing(() => step(folderFd, name));
+  if (fd === null) return null;
   try {
     return entryOf(name, fstatSync(fd, { bigint: true }), null);
   } finally {
     closeSync(fd);
+  }
+}
+
+function orMissing<T>(look: () => T): T | null {
+  try {
+    return look();
+  } catch (error) {
+    if (error instanceof DomainError && error.code === 'not_found') return null;
+    throw error;
   }
 }
 
@@ -162,11 +179,17 @@ function enter(folderFd: number, name: Buffer, owner: Owner | null): number {
 }
 
 /** Deletes a file or link, or an empty folder; with `recursive` a folder is moved away in one step and then deleted. */
-export async function removeEntry(volumeDir: string, path: VolumePath, recursive: boolean): Promise<void> {
+export async function removeEntry(
+  volumeDir: string,
+  path: VolumePath,
+  recursive: boolean,
+  check: VolumeCheck,
+): Promise<void> {
   const name = path.names.at(-1);
   if (!name) throw conflict('The folder itself belongs to the sandbox; delete what is in it.');
   const { fd, stats } = openEntry(volumeDir, path);
   closeSync(fd);
+  check(entryOf(name, stats, null));
   const folderFd = openFolder(volumeDir, { ...path, names: path.names.slice(0, -1) });
   try {
     if (!stats.isDirectory()) return guarded(() => unlinkSync(inFolder(folderFd, name)));

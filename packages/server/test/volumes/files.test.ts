@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, lstatSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import type { VolumeWriteOptions } from '../../src/domain/ports/volume.ts';
+import type { VolumeEntry, VolumeWriteOptions } from '../../src/domain/ports/volume.ts';
 import { at, chunks, isRoot, openFds, tenant, textOf, volumeWorld, type VolumeWorld } from './world.ts';
 
 const worlds: VolumeWorld[] = [];
@@ -13,7 +13,8 @@ const newWorld = (parent?: string) => {
   return world;
 };
 
-const plain: VolumeWriteOptions = { maxBytes: 1_000_000, mode: null };
+const unchecked = () => undefined;
+const plain: VolumeWriteOptions = { maxBytes: 1_000_000, mode: null, check: unchecked };
 const code = (expected: string) => (error: { code?: string }) => {
   assert.equal(error.code, expected, String(error));
   return true;
@@ -140,14 +141,14 @@ test('links are followed nowhere: not at any place of a path, to read, list, wri
     await assert.rejects(volumes.archive(volumeDir, at(path)), wanted, path);
     if (!isLink) {
       await assert.rejects(volumes.write(volumeDir, at(path), chunks('x'), plain), code('conflict'), path);
-      await assert.rejects(volumes.remove(volumeDir, at(path), true), code('not_found'), path);
+      await assert.rejects(volumes.remove(volumeDir, at(path), true, unchecked), code('not_found'), path);
       await assert.rejects(volumes.makeFolder(volumeDir, at(`${path}/x`)), code('conflict'), path);
     }
   }
   // A link itself is replaced or deleted, and what it leads to stays.
   await volumes.write(volumeDir, at('file'), chunks('mine'), plain);
   assert.ok(lstatSync(join(workspace, 'file')).isFile());
-  await volumes.remove(volumeDir, at('dir'), true);
+  await volumes.remove(volumeDir, at('dir'), true, unchecked);
   assert.ok(!existsSync(join(workspace, 'dir')));
   assert.equal(readFileSync(join(outside, 'shadow'), 'utf8'), 'root-only');
 });
@@ -169,18 +170,18 @@ test('a pipe, a socket and a device do not block and are not read', async () => 
   assert.ok(performance.now() - started < 2_000);
   const archive = await textOf(await volumes.archive(volumeDir, at('')));
   assert.equal(archive.length, 1024);
-  await volumes.remove(volumeDir, at('fifo'), false);
+  await volumes.remove(volumeDir, at('fifo'), false, unchecked);
 });
 
 test('a folder is deleted only when empty, or with all that is in it, whatever its owner closed in it', async () => {
   const { volumes, volumeDir, shell, workspace, litter } = newWorld();
   shell('mkdir empty; mkdir -p full/a/b; echo x > full/a/b/c; chmod 000 full/a/b; chmod 500 full/a');
-  await volumes.remove(volumeDir, at('empty'), false);
-  await assert.rejects(volumes.remove(volumeDir, at('full'), false), code('conflict'));
-  await volumes.remove(volumeDir, at('full'), true);
+  await volumes.remove(volumeDir, at('empty'), false, unchecked);
+  await assert.rejects(volumes.remove(volumeDir, at('full'), false, unchecked), code('conflict'));
+  await volumes.remove(volumeDir, at('full'), true, unchecked);
   assert.ok(!existsSync(join(workspace, 'full')));
-  await assert.rejects(volumes.remove(volumeDir, at('full'), true), code('not_found'));
-  await assert.rejects(volumes.remove(volumeDir, at(''), true), code('conflict'));
+  await assert.rejects(volumes.remove(volumeDir, at('full'), true, unchecked), code('not_found'));
+  await assert.rejects(volumes.remove(volumeDir, at(''), true, unchecked), code('conflict'));
   assert.deepEqual(litter(), []);
 });
 
@@ -193,7 +194,7 @@ test('a folder that is nested a thousand times is deleted, and refused as an arc
   const archive = await volumes.archive(volumeDir, at('deep'));
   await assert.rejects(textOf(archive), code('conflict'));
   assert.equal(openFds(volumeDir), before);
-  await volumes.remove(volumeDir, at('deep'), true);
+  await volumes.remove(volumeDir, at('deep'), true, unchecked);
   assert.ok(!existsSync(join(workspace, 'deep')));
 });
 
@@ -258,7 +259,7 @@ test(
           }
         }
         await volumes.write(volumeDir, at('d/sub/written'), chunks('written'), plain).catch(() => undefined);
-        await volumes.remove(volumeDir, at('d/sub'), true).catch(() => undefined);
+        await volumes.remove(volumeDir, at('d/sub'), true, unchecked).catch(() => undefined);
         for await (const piece of await volumes.archive(volumeDir, at('')))
           assert.ok(!piece.includes('SECRET'));
       }
@@ -290,4 +291,29 @@ test('a stream that nobody reads, or that is left in its middle, keeps no descri
   }
   const { until } = await import('../support/until.ts');
   await until('all are closed', () => openFds(volumeDir) === before);
+});
+
+test('a change is checked against what is there in its moment, and one that is refused changes nothing', async () => {
+  const { volumes, volumeDir, shell } = newWorld();
+  const refuse = { ...plain, check: () => assert.fail('refused') };
+  shell('echo kept > kept');
+  const told: (string | null)[] = [];
+  const tell = (present: VolumeEntry | null) => void told.push(present && present.version);
+  const { entry } = await volumes.write(volumeDir, at('kept'), chunks('new'), { ...plain, check: tell });
+  await volumes.write(volumeDir, at('a/b'), chunks('new'), { ...plain, check: tell });
+  await volumes.remove(volumeDir, at('a/b'), false, tell);
+  const [before, none, removed] = told;
+  assert.ok(before && removed && before !== entry.version);
+  assert.equal(none, null);
+  const state = shell('find . -printf "%P %i %T@\\n" | sort');
+  for (const path of ['kept', 'c/d'])
+    await assert.rejects(volumes.write(volumeDir, at(path), chunks('x'), refuse), /refused/);
+  for (const path of ['kept', 'a'])
+    await assert.rejects(volumes.remove(volumeDir, at(path), true, refuse.check), /refused/);
+  assert.equal(shell('find . -printf "%P %i %T@\\n" | sort'), state);
+  // Neither a time that a program sets nor a length that stays hides a change.
+  const version = () => volumes.stat(volumeDir, at('kept')).then((found) => found.version);
+  const first = await version();
+  shell('cp -p kept copy; printf NEW > kept; touch -r copy kept');
+  assert.notEqual(await version(), first);
 });

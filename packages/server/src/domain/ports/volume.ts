@@ -20,7 +20,10 @@ export interface VolumeEntry {
   modifiedAt: Date;
   /** Where a link leads; null for all others. */
   target: Buffer | null;
-  /** Changes with the content; the text between the quotes of an `ETag`. */
+  /**
+   * Changes with the content: inode, length and the time of the last change, which no program can set. The text between
+   * the quotes of an `ETag`, which only files have.
+   */
   version: string;
 }
 
@@ -36,7 +39,11 @@ export interface VolumeWriteOptions {
   maxBytes: number;
   /** Null: that of the file which is replaced, else 0644. */
   mode: number | null;
+  check: VolumeCheck;
 }
+
+/** Told what is there (null = nothing) in the moment before it is changed; when it throws, nothing is. */
+export type VolumeCheck = (present: VolumeEntry | null) => void;
 
 export interface UnpackLimits {
   maxBytes: number;
@@ -70,7 +77,7 @@ export interface Volumes {
   /** Also those on the way. False: it was there. */
   makeFolder(volumeDir: string, path: VolumePath): Promise<boolean>;
   /** Throws `not_found`; `conflict` for a folder that is not empty unless `recursive`. */
-  remove(volumeDir: string, path: VolumePath, recursive: boolean): Promise<void>;
+  remove(volumeDir: string, path: VolumePath, recursive: boolean, check: VolumeCheck): Promise<void>;
   /** A folder (or file) as a tar archive, read as it is taken. */
   archive(volumeDir: string, path: VolumePath): Promise<Readable>;
   /** A tar archive into a folder, which is made when absent. A bad archive changes nothing. Returns how much came. */

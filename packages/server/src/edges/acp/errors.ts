@@ -15,6 +15,7 @@ const codeOf: Record<ErrorCode, number> = {
   method_not_allowed: -32600,
   unsupported_media_type: -32600,
   body_too_large: -32600,
+  precondition_failed: -32600,
   budget_exceeded: -32010,
   scope_insufficient: -32011,
   binding_insufficient: -32011,

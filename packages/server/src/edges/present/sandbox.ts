@@ -33,5 +33,6 @@ export function fileOf(agentId: string, path: VolumePath, entry: VolumeEntry) {
     mode: entry.mode.toString(8).padStart(3, '0'),
     modifiedAt: entry.modifiedAt.toISOString(),
     target: entry.target && entry.target.toString('utf8'),
+    etag: entry.type === 'file' ? `"${entry.version}"` : null,
   };
 }

@@ -1,5 +1,7 @@
 import type { VolumePath } from '../../domain/ports/volume.ts';
 import { DomainError } from '../../domain/errors.ts';
+import { requirePreconditions } from '../../domain/preconditions.ts';
+import { readMatch, readPreconditions } from '../http/preconditions.ts';
 import type { Call, Reply } from '../http/route.ts';
 import { route } from '../http/route.ts';
 import { endsInSlash, readVolumePath } from '../http/volume-path.ts';
@@ -33,6 +35,11 @@ const readHeaders = [
     example: 'bytes=0-1023',
   },
   {
+    name: 'If-Match',
+    description: 'An `ETag`: 412 when the file is another one by now.',
+    example: '"2bq-1ek-i6f3k"',
+  },
+  {
     name: 'If-None-Match',
     description: 'An `ETag`: 304 when the file is still that one.',
     example: '"2bq-1ek-i6f3k"',
@@ -46,6 +53,19 @@ const readHeaders = [
     name: 'Accept',
     description: '`application/x-tar`: the folder or file as an archive.',
     example: 'application/x-tar',
+  },
+];
+
+const changeHeaders = [
+  {
+    name: 'If-Match',
+    description: 'An `ETag`: only if the file is still that one. `*`: only if there is something.',
+    example: '"2bq-1ek-i6f3k"',
+  },
+  {
+    name: 'If-None-Match',
+    description: '`*`: only if there is nothing yet. An `ETag`: only if the file is not that one.',
+    example: '*',
   },
 ];
 
@@ -85,6 +105,7 @@ async function answerRead(call: FileCall) {
     return sendArchive(call, path);
   const entry = await services.sandboxFiles.stat(caller, agentId, path);
   if (entry.type === 'folder' || query.list) {
+    requireMatch(call, null);
     const page = await services.sandboxFiles.list(caller, agentId, path, query);
     const files = page.items.map((one) =>
       fileOf(agentId, { ...path, names: [...path.names, one.name] }, one),
@@ -94,6 +115,11 @@ async function answerRead(call: FileCall) {
   return sendFile(call, path);
 }
 
+/** Lists and archives have no tag. */
+function requireMatch(call: FileCall, tag: string | null): void {
+  requirePreconditions({ match: readMatch(call.header), noneMatch: null }, { tag });
+}
+
 async function sendArchive(call: FileCall, path: VolumePath): Promise<Response> {
   const { agentId } = call.params;
   const name = path.names.at(-1) ?? Buffer.from(path.tree);
@@ -101,6 +127,7 @@ async function sendArchive(call: FileCall, path: VolumePath): Promise<Response> 
     'Content-Type': 'application/x-tar',
     ...attachment(Buffer.concat([name, Buffer.from('.tar')])),
   };
+  requireMatch(call, null);
   const archive = await call.services.sandboxFiles.archive(call.caller, agentId, path);
   if (call.isHead) archive.destroy();
   return call.download(200, headers, call.isHead ? null : archive);
@@ -112,6 +139,7 @@ async function sendFile(call: FileCall, path: VolumePath): Promise<Response> {
     const { sizeBytes, modifiedAt } = file.entry;
     const headers = fileHeaders(file.entry);
     const tag = headers['ETag']!;
+    requireMatch(call, file.entry.version);
     if (matchesTag(call.header('if-none-match'), tag)) return await call.download(304, headers, null);
     const applies = rangeApplies(call.header('if-range'), tag, modifiedAt);
     const range = applies ? readRange(call.header('range'), sizeBytes) : 'whole';
@@ -141,11 +169,18 @@ async function answerWrite(call: Call<{ agentId: string; path: string }, { mode:
   const type = (call.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase();
   if (call.header('content-encoding') !== undefined)
     throw new DomainError('unsupported_media_type', 'Send the file without a Content-Encoding.');
+  const preconditions = readPreconditions(call.header);
   const declared = call.header('content-length');
   const bytes = declared === undefined ? null : Number(declared);
   if (type === 'application/x-tar' || type === 'application/gzip') {
     const content = type === 'application/gzip' ? unzipped(call.upload()) : call.upload();
-    const unpacked = await services.sandboxFiles.unpack(caller, agentId, path, { bytes, content });
+    const unpacked = await services.sandboxFiles.unpack(
+      caller,
+      agentId,
+      path,
+      { bytes, content },
+      preconditions,
+    );
     return { status: 200 as const, body: { file: null, unpacked } };
   }
   if (endsInSlash(params.path)) {
@@ -159,12 +194,13 @@ async function answerWrite(call: Call<{ agentId: string; path: string }, { mode:
         'unsupported_media_type',
         'A folder takes an archive: application/x-tar or application/gzip.',
       );
-    const created = await services.sandboxFiles.makeFolder(caller, agentId, path);
+    const created = await services.sandboxFiles.makeFolder(caller, agentId, path, preconditions);
     const entry = await services.sandboxFiles.stat(caller, agentId, path);
     return written(agentId, path, { entry, created });
   }
   const upload = { bytes, content: call.upload() };
-  return written(agentId, path, await services.sandboxFiles.write(caller, agentId, path, upload, query.mode));
+  const options = { mode: query.mode, preconditions };
+  return written(agentId, path, await services.sandboxFiles.write(caller, agentId, path, upload, options));
 }
 
 function written(
@@ -173,7 +209,7 @@ function written(
   { entry, created }: { entry: Parameters<typeof fileOf>[2]; created: boolean },
 ) {
   const body = { file: fileOf(agentId, path, entry), unpacked: null };
-  const headers = { ETag: `"${entry.version}"` };
+  const headers: Record<string, string> = entry.type === 'file' ? { ETag: `"${entry.version}"` } : {};
   if (!created) return { status: 200 as const, body, headers };
   return { status: 201 as const, body, headers: { ...headers, Location: body.file.href } };
 }
@@ -190,7 +226,7 @@ export const sandboxFileRoutes = [
     summary: 'List the workspace',
     description: 'What is in `/workspace`, by name. The same as an empty path.',
     query: fileListQuery,
-    errors: ['conflict'],
+    errors: ['conflict', 'precondition_failed', 'too_many_sandboxes'],
     replies: { 200: readReplies[200] },
     handler: (call) => answerRead({ ...call, params: { ...call.params, path: '' } }) as never,
   }),
@@ -205,7 +241,7 @@ export const sandboxFileRoutes = [
       'A file is answered with its bytes as they are, a folder with a page of what is in it, by name; either with an archive when that is asked for. Links are shown and not followed, and pipes, sockets and devices not read. It makes no difference whether the sandbox runs.',
     query: fileListQuery,
     requestHeaders: readHeaders,
-    errors: ['conflict', 'invalid_cursor'],
+    errors: ['conflict', 'invalid_cursor', 'precondition_failed', 'too_many_sandboxes'],
     replies: readReplies,
     handler: (call) => answerRead(call) as never,
   }),
@@ -219,8 +255,9 @@ export const sandboxFileRoutes = [
     description:
       'The file appears whole, in one step, with the folders on its way; one that fails leaves what was there. A link of its name is replaced, never followed. A path that ends in a slash, without a body, makes a folder. An archive is unpacked when all of it was good: nothing in it may be absolute, lead through `..` or a link, or be anything but files, folders and links. Room is what the disk limit of the sandbox leaves.',
     query: fileWriteQuery,
+    requestHeaders: changeHeaders,
     rawBody: types,
-    errors: ['conflict'],
+    errors: ['conflict', 'precondition_failed'],
     replies: {
       200: {
         description: 'It was replaced, or was there; or the archive was unpacked.',
@@ -247,15 +284,14 @@ export const sandboxFileRoutes = [
     description:
       'A link is deleted itself. A folder that is not empty is deleted only with `recursive=true`: in one step, whatever a program does in it meanwhile.',
     query: fileDeleteQuery,
-    errors: ['conflict'],
+    requestHeaders: changeHeaders,
+    errors: ['conflict', 'precondition_failed'],
     replies: { 204: { description: 'It is gone.', schema: null } },
-    async handler({ services, caller, params, query }) {
-      await services.sandboxFiles.remove(
-        caller,
-        params.agentId,
-        readVolumePath(params.path),
-        query.recursive,
-      );
+    async handler({ services, caller, params, query, header }) {
+      await services.sandboxFiles.remove(caller, params.agentId, readVolumePath(params.path), {
+        recursive: query.recursive,
+        preconditions: readPreconditions(header),
+      });
       return { status: 204 as const };
     },
   }),

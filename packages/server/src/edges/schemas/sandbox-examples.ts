@@ -34,6 +34,7 @@ export const file = {
   mode: '644',
   modifiedAt: '2026-11-28T09:36:20.000Z',
   target: null,
+  etag: '"2bq-1ek-i6f3k"',
 };
 
 export const exec = { command: ['git', 'log', '--oneline', '-1'] };

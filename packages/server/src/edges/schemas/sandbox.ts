@@ -104,6 +104,7 @@ export const SandboxFile = model(
       .string()
       .nullable()
       .describe('Where a link leads; null for all others. Links are not followed.'),
+    etag: z.string().nullable().describe('The `ETag` of a file, for `If-Match`; null for all others.'),
   }),
 );
 export const SandboxFilePage = model(
