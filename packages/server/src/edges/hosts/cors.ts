@@ -8,6 +8,8 @@ const exposed = [
   'Retry-After',
   'WWW-Authenticate',
   'Location',
+  'X-Run-Id',
+  'X-Conversation-Id',
   'ETag',
   'A2A-Version',
   'A2A-Extensions',

@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ConversationEvent, EventBody } from '../../src/domain/events.ts';
+import { newId } from '../../src/domain/ids.ts';
+import type { StreamSink } from '../../src/edges/http/stream.ts';
+import { chatFrames } from '../../src/edges/openai/chat-stream.ts';
+import { responseFrames } from '../../src/edges/openai/response-stream.ts';
+
+const runId = newId();
+const conversationId = newId();
+const messageId = newId();
+const usage = { inputTokens: 3, outputTokens: 2, cost: '0.000001' };
+
+let seq = 0;
+const event = (body: EventBody): ConversationEvent => ({
+  ...body,
+  conversationId,
+  runId,
+  seq: ++seq,
+  at: new Date(),
+});
+const delta = (text: string) => event({ type: 'message.delta', data: { runId, messageId, text } });
+const retrying = (discardedMessageId: string | null) =>
+  event({ type: 'run.retrying', data: { runId, attempt: 2, reason: 'lost', discardedMessageId } });
+const completed = () => event({ type: 'run.completed', data: { runId, messageId, reply: 'task', usage } });
+
+function recorder(): { sink: StreamSink; text: () => string; ended: () => boolean } {
+  let text = '';
+  let ended = false;
+  const sink = {
+    raw: (piece: string) => void (text += piece),
+    end: () => void (ended = true),
+  } as StreamSink;
+  return { sink, text: () => text, ended: () => ended };
+}
+
+const chat = () =>
+  chatFrames({ id: 'chatcmpl-1', model: 'agent', includeUsage: false, metadata: { run_id: runId } });
+const response = (after?: number) =>
+  responseFrames(
+    {
+      runId,
+      conversationId,
+      createdAt: new Date(),
+      status: 'queued',
+      text: null,
+      error: null,
+      usage: null,
+    },
+    { model: 'agent', instructions: null, previous_response_id: null, metadata: {}, background: false },
+    after,
+  );
+
+test('text that was streamed and is void ends the stream with an error, since it cannot be taken back', async () => {
+  for (const [frames, marker] of [
+    [chat(), '"code":"run_retried"'],
+    [response(), '"type":"error","code":"run_retried"'],
+  ] as const) {
+    const { sink, ended } = recorder();
+    frames.begin(sink);
+    frames.frame(delta('half'));
+    assert.ok(frames.frame(retrying(messageId)).includes(marker));
+    await Promise.resolve();
+    assert.equal(ended(), true);
+    assert.equal(frames.frame(delta('whole')) + frames.frame(completed()), '', 'nothing follows');
+  }
+});
+
+test('a run that is begun anew before it said anything goes on in the same stream', () => {
+  for (const frames of [chat(), response()]) {
+    frames.begin(recorder().sink);
+    assert.equal(frames.frame(retrying(messageId)) + frames.frame(retrying(null)), '');
+    assert.match(frames.frame(delta('whole')), /whole/);
+  }
+});
+
+test('an answer whose deltas are no longer kept is told whole', () => {
+  const whole = event({
+    type: 'message.created',
+    data: {
+      id: messageId,
+      agentId: newId(),
+      conversationId,
+      runId,
+      role: 'assistant',
+      content: 'all of it',
+      createdAt: '',
+    },
+  });
+  for (const frames of [chat(), response()]) {
+    frames.begin(recorder().sink);
+    assert.match(frames.frame(whole), /"(content|delta)":"all of it"/);
+    assert.equal(frames.frame(whole), '', 'and once');
+    assert.match(frames.frame(completed()), /"finish_reason":"stop"|response\.completed/);
+  }
+});
+
+test('a stream that is taken up again leaves out what the client has', () => {
+  const all = response();
+  const { sink, text } = recorder();
+  all.begin(sink);
+  const events = [delta('a'), delta('b'), completed()];
+  const told = text() + events.map((one) => all.frame(one)).join('');
+  for (const after of [-1, 0, 3, 5]) {
+    const rest = response(after);
+    const again = recorder();
+    rest.begin(again.sink);
+    const frames = (again.text() + events.map((one) => rest.frame(one)).join('')).match(/event: /g) ?? [];
+    assert.equal(frames.length, told.match(/event: /g)!.length - after - 1);
+  }
+});
