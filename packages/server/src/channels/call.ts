@@ -1,0 +1,82 @@
+import type { HttpCall, HttpReply, SendOutcome, TokenGrant } from '../domain/ports/channel.ts';
+import { textAt } from './body.ts';
+
+export function jsonCall(
+  method: HttpCall['method'],
+  url: string,
+  body: unknown,
+  headers: Record<string, string> = {},
+  token: TokenGrant | null = null,
+): HttpCall {
+  return {
+    method,
+    url,
+    headers: { 'content-type': 'application/json; charset=utf-8', accept: 'application/json', ...headers },
+    body: JSON.stringify(body),
+    token,
+  };
+}
+
+export function formCall(
+  url: string,
+  fields: [string, string][],
+  headers: Record<string, string> = {},
+): HttpCall {
+  return {
+    method: 'POST',
+    url,
+    headers: { 'content-type': 'application/x-www-form-urlencoded', accept: 'application/json', ...headers },
+    body: new URLSearchParams(fields).toString(),
+    token: null,
+  };
+}
+
+export function getCall(
+  url: string,
+  headers: Record<string, string> = {},
+  token: TokenGrant | null = null,
+): HttpCall {
+  return { method: 'GET', url, headers: { accept: 'application/json', ...headers }, body: null, token };
+}
+
+export const bearer = (token: string | undefined): Record<string, string> => ({
+  authorization: `Bearer ${token ?? ''}`,
+});
+
+export const basic = (user: string, password: string): Record<string, string> => ({
+  authorization: `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`,
+});
+
+/** One segment of a path: nothing in it can leave its place. */
+export const segment = (text: string | number): string =>
+  encodeURIComponent(text).replace(/^\.{1,2}$/, '%2E');
+
+/** Milliseconds of `Retry-After` in seconds or as a date, by the provider's own clock (RFC 9110, section 10.2.3), at most an hour. */
+export function retryAfterMs(reply: HttpReply): number | null {
+  const text = reply.headers.get('retry-after') ?? '';
+  const seconds = /^\d+(\.\d+)?$/.test(text)
+    ? Number(text)
+    : (Date.parse(text) - Date.parse(reply.headers.get('date') ?? '')) / 1000;
+  return Number.isFinite(seconds) && seconds >= 0 ? Math.min(seconds * 1000, 3_600_000) : null;
+}
+
+export function readJson(reply: HttpReply): unknown {
+  try {
+    return JSON.parse(reply.body.toString()) as unknown;
+  } catch {
+    return null;
+  }
+}
+
+/** What the status alone says: 2xx sent, 408, 425, 429 and 5xx try again, all else failed. */
+export function readStatus(reply: HttpReply, idPath: (string | number)[] = []): SendOutcome {
+  const value = readJson(reply);
+  if (reply.status >= 200 && reply.status < 300) {
+    return { outcome: 'sent', externalId: idPath.length > 0 ? textAt(value, ...idPath) : null };
+  }
+  const reason = `The provider answered with status ${reply.status}.`;
+  if (reply.status === 429 || reply.status === 408 || reply.status === 425 || reply.status >= 500) {
+    return { outcome: 'retry', afterMs: retryAfterMs(reply), reason };
+  }
+  return { outcome: 'failed', reason };
+}

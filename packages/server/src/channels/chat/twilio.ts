@@ -1,0 +1,165 @@
+import type {
+  Answer,
+  Attachment,
+  ChannelKind,
+  ChannelSetup,
+  InboundRequest,
+  ReplyStep,
+} from '../../domain/ports/channel.ts';
+import { isJsonType, mediaType, needText, readFormBody, readJsonBody } from '../body.ts';
+import { basic, formCall, getCall, readStatus, segment } from '../call.ts';
+import { event, textAnswer, withoutEmpty } from '../event.ts';
+import { forged, genuine, hmac, sameBytes, secretsOf, sha256 } from '../signing.ts';
+import { splitText } from '../split.ts';
+import { allows, apiOf, leadsTo, required, setting } from '../specs.ts';
+
+const smsChars = 1_600;
+
+/** SMS, MMS and WhatsApp through Twilio. */
+export const twilio: ChannelKind = {
+  name: 'twilio',
+  bodyBytes: 1024 * 1024,
+  methods: ['POST'],
+  whenBusy: 503,
+  lane: () => 'reserved',
+  paceMs: 1_000,
+  credentials: [
+    required('accountSid', 'The SID of the account, AC….'),
+    required(
+      'authToken',
+      'The primary auth token of the account: signs what Twilio sends, and sends answers.',
+    ),
+  ],
+  settings: [
+    setting('allowedSenders', 'texts', 'Numbers to take messages from, as +4915…; none given: all.'),
+    setting(
+      'publicUrl',
+      'text',
+      'The URL as entered at Twilio, when it is another than webhookUrl (a proxy).',
+    ),
+  ],
+  signing: () => ({ credential: 'authToken', made: 'given' }),
+  check() {},
+  verify(request, setup) {
+    const signature = request.headers.get('x-twilio-signature');
+    if (!signature) return forged('signature_missing', 'The header X-Twilio-Signature is needed.');
+    const given = Buffer.from(signature, 'base64');
+    const text = signedText(request, setup);
+    if (text === null) return forged('signature_wrong', 'bodySHA256 in the URL is not the hash of the body.');
+    const secrets = secretsOf(setup.credentials['authToken'], setup.previousSecret);
+    // A newer setting of the account signs with SHA-256; the length says which it is.
+    const algorithm = given.length === 32 ? 'sha256' : 'sha1';
+    return secrets.some((secret) => sameBytes(hmac(algorithm, secret, text), given))
+      ? genuine
+      : forged(
+          'signature_wrong',
+          'X-Twilio-Signature does not fit; check the auth token and the URL at Twilio.',
+        );
+  },
+  parse(request, setup) {
+    const fields = isJsonType(mediaType(request).type)
+      ? new URLSearchParams(readJsonBody(request) as Record<string, string>)
+      : readFormBody(request);
+    // An empty document: the answer is sent later by the API.
+    const answer = textAnswer('<?xml version="1.0" encoding="UTF-8"?><Response/>', 'text/xml; charset=utf-8');
+    return { answer, events: [readMessage(fields, setup)] };
+  },
+  reply: replySteps,
+  readReply: (reply) => readStatus(reply, ['sid']),
+  stream: null,
+};
+
+/**
+ * The URL, and after it each field's name and value, sorted by name (twilio.com/docs, "Validating requests"). A body
+ * that is no form is covered by `bodySHA256` in the URL; null when that does not fit.
+ */
+function signedText(request: InboundRequest, setup: ChannelSetup): string | null {
+  const query = new URL(request.url).search;
+  const publicUrl = setup.settings['publicUrl'];
+  const url =
+    typeof publicUrl === 'string' && publicUrl !== '' ? publicUrl.split('?')[0] + query : request.url;
+  if (mediaType(request).type !== 'application/x-www-form-urlencoded') {
+    const bodyHash = new URL(request.url).searchParams.get('bodySHA256') ?? '';
+    return sameBytes(sha256(request.body), Buffer.from(bodyHash, 'hex')) ? url : null;
+  }
+  const fields = new URLSearchParams(request.body.toString('utf8'));
+  const names = [...new Set(fields.keys())].sort();
+  return (
+    url +
+    names
+      .map((name) =>
+        [...new Set(fields.getAll(name))]
+          .sort()
+          .map((value) => name + value)
+          .join(''),
+      )
+      .join('')
+  );
+}
+
+function readMessage(fields: URLSearchParams, setup: ChannelSetup) {
+  const sid = needText({ MessageSid: fields.get('MessageSid') ?? fields.get('SmsSid') }, 'MessageSid');
+  const from = fields.get('From') ?? '';
+  const to = fields.get('To') ?? '';
+  const status = fields.get('SmsStatus') ?? fields.get('MessageStatus') ?? 'received';
+  const isReceived =
+    fields.has('Body') || fields.has('NumMedia') ? status === 'received' || status === 'receiving' : false;
+  const isOurs = (fields.get('AccountSid') ?? '') === setup.credentials['accountSid'];
+  const isAllowed = allows(setup.settings, 'allowedSenders', from);
+  return withoutEmpty(
+    event({
+      kind: isReceived ? 'twilio.message' : 'twilio.status',
+      deliveryKey: isReceived ? sid : `${sid}:${status}`,
+      messageKey: isReceived ? sid : null,
+      conversationKey: `${to}:${from}`,
+      text: fields.get('Body') ?? '',
+      sender: { id: from, name: fields.get('ProfileName'), isBot: false },
+      ignore: !isReceived
+        ? 'not_a_message'
+        : !isOurs
+          ? 'not_addressed'
+          : isAllowed
+            ? null
+            : 'sender_not_allowed',
+      attachments: readMedia(fields, setup),
+      replyTo: { to: from, from: to },
+    }),
+  );
+}
+
+function readMedia(fields: URLSearchParams, setup: ChannelSetup): Attachment[] {
+  const count = Math.min(Number(fields.get('NumMedia') ?? 0) || 0, 10);
+  return Array.from({ length: count }, (_, index) => index).flatMap((index) => {
+    const url = fields.get(`MediaUrl${index}`);
+    if (!leadsTo(url, ['api.twilio.com', '.api.twilio.com', 'mcs.us1.twilio.com'], setup)) return [];
+    return {
+      name: `media-${index + 1}`,
+      mediaType: fields.get(`MediaContentType${index}`) ?? 'application/octet-stream',
+      sizeBytes: null,
+      content: { at: 'call', call: getCall(url, { ...account(setup), accept: '*/*' }) },
+    } satisfies Attachment;
+  });
+}
+
+const account = (setup: ChannelSetup) =>
+  basic(setup.credentials['accountSid'] ?? '', setup.credentials['authToken'] ?? '');
+
+function replySteps(answer: Answer, setup: ChannelSetup): ReplyStep[] {
+  const { to, from } = answer.replyTo;
+  const sid = segment(setup.credentials['accountSid'] ?? '');
+  const url = `${apiOf(setup, 'https://api.twilio.com')}/2010-04-01/Accounts/${sid}/Messages.json`;
+  return splitText(answer.text, smsChars).map((text, index) => ({
+    call: formCall(
+      url,
+      [
+        ['To', String(to)],
+        ['From', String(from)],
+        ['Body', text],
+      ],
+      account(setup),
+    ),
+    repeat: 'again',
+    lookup: null,
+    mark: `${answer.outboxId}:${index}`,
+  }));
+}

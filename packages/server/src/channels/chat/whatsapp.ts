@@ -1,0 +1,178 @@
+import type {
+  Answer,
+  Attachment,
+  ChannelKind,
+  ChannelSetup,
+  InboundEvent,
+  InboundRequest,
+  ReplyStep,
+} from '../../domain/ports/channel.ts';
+import { invalid } from '../../domain/errors.ts';
+import { isObject, listAt, at, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
+import { bearer, getCall, jsonCall, readStatus, segment } from '../call.ts';
+import { emptyAnswer, event, plainName, textAnswer, withoutEmpty } from '../event.ts';
+import { forged, genuine, sameText, secretsOf, signedInHex } from '../signing.ts';
+import { splitText } from '../split.ts';
+import { allows, apiOf, required, requiredSetting, setting } from '../specs.ts';
+
+const bodyChars = 4_096;
+const mediaTypes = ['image', 'video', 'audio', 'document', 'sticker'];
+
+/** WhatsApp Business Platform, Cloud API. One request carries any number of messages. */
+export const whatsapp: ChannelKind = {
+  name: 'whatsapp',
+  bodyBytes: 3 * 1024 * 1024,
+  methods: ['GET', 'POST'],
+  whenBusy: 503,
+  lane: () => 'ordinary',
+  paceMs: 0,
+  credentials: [
+    required('appSecret', 'The app secret of the Meta app (Settings, Basic).'),
+    required('verifyToken', 'A text of your choice, entered beside the callback URL.'),
+    required('accessToken', 'A system user token with whatsapp_business_messaging.'),
+  ],
+  settings: [
+    requiredSetting('phoneNumberId', 'text', 'The id of the phone number, not the number itself.'),
+    setting('allowedSenders', 'texts', 'Numbers to take messages from, digits only; none given: all.'),
+  ],
+  signing: () => ({ credential: 'appSecret', made: 'given' }),
+  check() {},
+  verify(request, setup) {
+    if (request.method === 'GET') return verifyHandshake(request, setup);
+    const signature = request.headers.get('x-hub-signature-256');
+    if (!signature) return forged('signature_missing', 'The header X-Hub-Signature-256 is needed.');
+    if (!signature.startsWith('sha256=')) {
+      return forged('signature_malformed', 'X-Hub-Signature-256 must begin with "sha256=".');
+    }
+    const secrets = secretsOf(setup.credentials['appSecret'], setup.previousSecret);
+    return signedInHex(secrets, signature.slice(7), request.body)
+      ? genuine
+      : forged('signature_wrong', 'X-Hub-Signature-256 does not fit; check the app secret.');
+  },
+  parse(request, setup) {
+    if (request.method === 'GET') {
+      const challenge = new URL(request.url).searchParams.get('hub.challenge') ?? '';
+      // Answered as plain text: nothing that a browser would run.
+      return { answer: textAnswer(challenge.slice(0, 256)), events: [] };
+    }
+    const events = listAt(readJsonBody(request), 'entry').flatMap((entry) =>
+      listAt(entry, 'changes').flatMap((change) => readChange(objectAt(change, 'value'), setup)),
+    );
+    return { answer: emptyAnswer, events };
+  },
+  reply: replySteps,
+  readReply: (reply) => readStatus(reply, ['messages', 0, 'id']),
+  stream: null,
+};
+
+function verifyHandshake(request: InboundRequest, setup: ChannelSetup) {
+  const query = new URL(request.url).searchParams;
+  const token = query.get('hub.verify_token');
+  if (query.get('hub.mode') !== 'subscribe' || token === null || !query.has('hub.challenge')) {
+    return forged('signature_missing', 'hub.mode=subscribe, hub.verify_token and hub.challenge are needed.');
+  }
+  return sameText(token, setup.credentials['verifyToken'] ?? '')
+    ? genuine
+    : forged('signature_wrong', 'hub.verify_token is not the verifyToken of this channel.');
+}
+
+function readChange(value: Json, setup: ChannelSetup): InboundEvent[] {
+  const phoneNumberId = textAt(value, 'metadata', 'phone_number_id');
+  const isOurs = phoneNumberId === setup.settings['phoneNumberId'];
+  const messages = listAt(value, 'messages')
+    .filter(isObject)
+    .map((message) => readMessage(message, value, setup, isOurs));
+  const statuses = listAt(value, 'statuses').map((status) =>
+    event({
+      kind: 'whatsapp.status',
+      deliveryKey: `status:${textAt(status, 'id') ?? ''}:${plainName(textAt(status, 'status'))}`,
+      ignore: 'not_a_message',
+    }),
+  );
+  return [...messages, ...statuses];
+}
+
+function readMessage(message: Json, value: Json, setup: ChannelSetup, isOurs: boolean): InboundEvent {
+  const id = textAt(message, 'id');
+  if (!id) throw invalid('messages.id', 'is missing in the payload.');
+  const from = textAt(message, 'from') ?? '';
+  const type = plainName(textAt(message, 'type'));
+  const contact = listAt(value, 'contacts').find((found) => textAt(found, 'wa_id') === from);
+  const isSpoken = !['reaction', 'system', 'unsupported', 'unknown'].includes(type);
+  const isAllowed = allows(setup.settings, 'allowedSenders', from);
+  return withoutEmpty(
+    event({
+      kind: 'whatsapp.message',
+      deliveryKey: id,
+      messageKey: id,
+      conversationKey: from,
+      text: messageText(message, type),
+      sender: { id: from, name: textAt(contact, 'profile', 'name'), isBot: false },
+      ignore: !isSpoken
+        ? 'not_a_message'
+        : !isOurs
+          ? 'not_addressed'
+          : isAllowed
+            ? null
+            : 'sender_not_allowed',
+      attachments: readMedia(message, type, setup),
+      replyTo: { to: from, messageId: id },
+    }),
+  );
+}
+
+function messageText(message: Json, type: string): string {
+  const location = objectAt(message, 'location');
+  if (type === 'location')
+    return `Location: ${textAt(location, 'latitude') ?? ''}, ${textAt(location, 'longitude') ?? ''}`;
+  return (
+    textAt(message, 'text', 'body') ??
+    textAt(message, 'button', 'text') ??
+    textAt(message, 'interactive', 'button_reply', 'title') ??
+    textAt(message, 'interactive', 'list_reply', 'title') ??
+    textAt(message, type, 'caption') ??
+    ''
+  );
+}
+
+/** The answer to the call names the URL of the bytes (`url`), which takes the same token. */
+function readMedia(message: Json, type: string, setup: ChannelSetup): Attachment[] {
+  const id = textAt(message, type, 'id');
+  if (!mediaTypes.includes(type) || id === null) return [];
+  const size = at(message, type, 'file_size');
+  const call = getCall(`${graph(setup)}/${segment(id)}`, bearer(setup.credentials['accessToken']));
+  return [
+    {
+      name: textAt(message, type, 'filename') ?? type,
+      mediaType: textAt(message, type, 'mime_type') ?? 'application/octet-stream',
+      sizeBytes: typeof size === 'number' ? size : null,
+      content: { at: 'call', call },
+    },
+  ];
+}
+
+const graph = (setup: ChannelSetup) => apiOf(setup, 'https://graph.facebook.com/v23.0');
+
+function replySteps(answer: Answer, setup: ChannelSetup): ReplyStep[] {
+  const { to, messageId } = answer.replyTo;
+  const url = `${graph(setup)}/${segment(String(setup.settings['phoneNumberId']))}/messages`;
+  return splitText(answer.text, bodyChars).map((body, index) => ({
+    call: jsonCall(
+      'POST',
+      url,
+      {
+        messaging_product: 'whatsapp',
+        recipient_type: 'individual',
+        to,
+        type: 'text',
+        text: { body, preview_url: false },
+        ...(index === 0 ? { context: { message_id: messageId } } : {}),
+        biz_opaque_callback_data: `${answer.outboxId}:${index}`,
+      },
+      bearer(setup.credentials['accessToken']),
+    ),
+    repeat: 'again',
+    lookup: null,
+    mark: `${answer.outboxId}:${index}`,
+  }));
+}

@@ -1,0 +1,89 @@
+import type {
+  ChannelKind,
+  ChannelSetup,
+  InboundAnswer,
+  InboundEvent,
+  InboundRequest,
+} from '../../domain/ports/channel.ts';
+import { isJsonType, mediaType, needText, parseJson, readFormBody, readJsonBody, textAt } from '../body.ts';
+import { emptyAnswer, event, textAnswer } from '../event.ts';
+import { allowBots, required, setting } from '../specs.ts';
+import { readAction, readCommand } from './interaction.ts';
+import { readEvent } from './message.ts';
+import { answerStream, readReply, replySteps } from './reply.ts';
+import { verifySlack } from './verify.ts';
+
+export const slack: ChannelKind = {
+  name: 'slack',
+  bodyBytes: 1024 * 1024,
+  methods: ['POST'],
+  whenBusy: 503,
+  // Events are sent again, commands and actions never.
+  lane: (request) => (isJsonType(mediaType(request).type) ? 'ordinary' : 'reserved'),
+  paceMs: 1_000,
+  credentials: [
+    required('signingSecret', 'The signing secret of the Slack app (Basic Information, App Credentials).'),
+    required('botToken', 'The bot user OAuth token, xoxb-… (OAuth & Permissions).'),
+  ],
+  settings: [
+    setting(
+      'respondTo',
+      ['mention', 'dm', 'all'],
+      'Mentions and direct messages, direct messages alone, or all.',
+      'mention',
+    ),
+    setting(
+      'replyMode',
+      ['thread', 'channel'],
+      'Whether each message in a channel begins a thread.',
+      'thread',
+    ),
+    setting('teamIds', 'texts', 'Workspaces to take messages from; none given: all that have the app.'),
+    setting('channels', 'texts', 'Ids of Slack channels to take messages from; none given: all.'),
+    setting('streaming', 'flag', 'Whether answers in threads grow while the model speaks.', true),
+    allowBots,
+  ],
+  signing: () => ({ credential: 'signingSecret', made: 'given' }),
+  check() {},
+  verify: (request, setup, nowMs) => verifySlack(request, setup, nowMs),
+  parse,
+  reply: (answer, setup) => replySteps(answer, setup),
+  readReply,
+  stream: answerStream,
+};
+
+function parse(
+  request: InboundRequest,
+  setup: ChannelSetup,
+): { answer: InboundAnswer; events: InboundEvent[] } {
+  if (isJsonType(mediaType(request).type)) return parseDelivery(request, setup);
+  const form = readFormBody(request);
+  if (form.get('ssl_check') === '1') return { answer: emptyAnswer, events: [] };
+  const payload = form.get('payload');
+  if (payload !== null) return { answer: emptyAnswer, events: [readAction(parseJson(payload), setup)] };
+  needText(Object.fromEntries(form), 'command');
+  needText(Object.fromEntries(form), 'trigger_id');
+  return { answer: emptyAnswer, events: [readCommand(form, setup)] };
+}
+
+function parseDelivery(request: InboundRequest, setup: ChannelSetup) {
+  const body = readJsonBody(request);
+  const type = textAt(body, 'type');
+  if (type === 'url_verification') return { answer: textAnswer(needText(body, 'challenge')), events: [] };
+  if (type === 'app_rate_limited') {
+    const key = `rate:${textAt(body, 'team_id') ?? ''}:${textAt(body, 'minute_rate_limited') ?? ''}`;
+    const notice = event({ kind: 'slack.app_rate_limited', deliveryKey: key, ignore: 'not_a_message' });
+    return { answer: emptyAnswer, events: [notice] };
+  }
+  return { answer: emptyAnswer, events: [readEvent(request, body, setup)] };
+}
+
+/** Which Slack app a delivery to the shared URL claims to be for: a hint for finding the channel, nothing more. */
+export function slackAppHint(request: InboundRequest): { appId: string; teamId: string | null } | null {
+  const isJson = isJsonType(mediaType(request).type);
+  const form = isJson ? null : readFormBody(request);
+  const payload = form?.get('payload');
+  const body = isJson ? readJsonBody(request) : payload ? parseJson(payload) : Object.fromEntries(form ?? []);
+  const appId = textAt(body, 'api_app_id');
+  return appId ? { appId, teamId: textAt(body, 'team_id') ?? textAt(body, 'team', 'id') } : null;
+}
