@@ -3,7 +3,7 @@ import { after, test } from 'node:test';
 import { kinds } from '../../src/channels/kinds.ts';
 import { completeMail, mailFetch, withFetched } from '../../src/channels/mail/complete.ts';
 import { createMailReader } from '../../src/channels/mail/read/mail-reader.ts';
-import { receive } from '../../src/channels/receive.ts';
+import { receive } from '../../src/domain/receive.ts';
 import { channelKinds } from '../../src/domain/channel.ts';
 import { DomainError } from '../../src/domain/errors.ts';
 import type { ChannelSetup, InboundEvent, InboundRequest } from '../../src/domain/ports/channel.ts';

@@ -4,7 +4,7 @@ import { completeMail } from '../../src/channels/mail/complete.ts';
 import { createMailReader } from '../../src/channels/mail/read/mail-reader.ts';
 import { stripReply } from '../../src/channels/mail/strip-reply.ts';
 import { outgoingMail, threadKeyOf } from '../../src/channels/mail/reply.ts';
-import { receive } from '../../src/channels/receive.ts';
+import { receive } from '../../src/domain/receive.ts';
 import { kinds } from '../../src/channels/kinds.ts';
 import type { ChannelSetup } from '../../src/domain/ports/channel.ts';
 import { channelId, nowMs, setupOf, signed } from './fixtures/fixture.ts';

@@ -1,4 +1,4 @@
-import { DomainError } from '../domain/errors.ts';
+import { DomainError } from './errors.ts';
 import type {
   ChannelKind,
   ChannelSetup,
@@ -6,7 +6,7 @@ import type {
   Forgery,
   InboundRequest,
   ParsedRequest,
-} from '../domain/ports/channel.ts';
+} from './ports/channel.ts';
 
 export type Received =
   /** Sent by whom it says; `parsed.events` is empty for a handshake. */
