@@ -56,6 +56,7 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
   /** The same, and the last one of each conversation that is over, for usage that comes late. */
   const lastTurns = new Map<string, Turn>();
   const byRun = new Map<string, Turn>();
+  const ends = new WeakMap<Turn, Promise<void>>();
   const keeper = new Keeper(deps);
   const reconciler = new Reconciler(deps, keeper);
   const runner: RunnerDependencies = { ...deps, keeper, maxAttempts };
@@ -64,12 +65,21 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
 
   async function track(turn: Turn, work: (turn: Turn) => Promise<void>): Promise<void> {
     const { conversationId, runId } = turn.claim;
+    const former = turns.get(conversationId);
+    const { promise, resolve } = Promise.withResolvers<void>();
     turns.set(conversationId, turn);
+    ends.set(turn, promise);
     byRun.set(runId, turn);
     remember(conversationId, turn);
     try {
+      if (former && !former.isOver) {
+        // The lane is this turn's, so that one is nobody's any more, and its harness has one turn at a time.
+        former.stop('lost');
+        await ends.get(former);
+      }
       await work(turn);
     } finally {
+      resolve();
       if (turns.get(conversationId) === turn) turns.delete(conversationId);
       if (byRun.get(runId) === turn) byRun.delete(runId);
     }

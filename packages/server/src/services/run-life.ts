@@ -211,9 +211,9 @@ export function createRunLife(options: RunLifeOptions): RunLife {
     },
     async reap({ isStart, kept, maxAttempts }) {
       const errorText = `The service lost the run ${maxAttempts === 1 ? 'once' : `${maxAttempts} times`}; it is not tried again.`;
-      const startedNodeId = isStart ? nodeId : null;
       const events = await lanes.reapLanes(db, {
-        startedNodeId,
+        nodeId,
+        isStart,
         keptConversationIds: kept,
         leaseMs,
         maxAttempts,

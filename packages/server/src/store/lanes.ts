@@ -205,8 +205,10 @@ export async function endAttempt(db: Database, attempt: EndedAttempt) {
 }
 
 export interface ReapRequest {
-  /** A node that has just been started, so that what its earlier process held is free; null = none. */
-  startedNodeId: string | null;
+  /** The node that asks. */
+  nodeId: string;
+  /** It has just been started, so that what its earlier process held is free. */
+  isStart: boolean;
   /** Conversations whose turns it has taken up again. */
   keptConversationIds: string[];
   leaseMs: number;
@@ -219,7 +221,7 @@ export interface ReapRequest {
 export async function reapLanes(db: Database, request: ReapRequest) {
   const rows = await db.sql<EventRow[]>`
     select * from reap_lanes(
-      ${request.startedNodeId}, ${request.keptConversationIds}::uuid[], ${request.leaseMs}, ${request.maxAttempts}, ${request.errorText}, ${new Date()})`;
+      ${request.nodeId}, ${request.isStart}, ${request.keptConversationIds}::uuid[], ${request.leaseMs}, ${request.maxAttempts}, ${request.errorText}, ${new Date()})`;
   return rows.map(eventOf);
 }
 

@@ -84,5 +84,8 @@ test('a turn that was taken up is kept, however long that took', async (t) => {
   });
   await upkeep.begin([conversationId]);
   await upkeep.close();
+  await world.db.sql`update nodes set seen_at = now() - interval '1 day' where id = ${nodeId}`;
+  // Nor by one that stood still between its sign of life and its look for those of others.
+  assert.equal(await life.reap({ isStart: false, kept: [], maxAttempts: 3 }), 0);
   assert.deepEqual([...(await life.owned())], [before]);
 });

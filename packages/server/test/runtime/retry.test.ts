@@ -197,3 +197,29 @@ test('a harness that ends by itself fails its run, one that runs out of memory s
     assert.deepEqual([run.status, run.error?.code], ['failed', code]);
   }
 });
+
+test('a run that was given away while its turn went on is tried again when that turn has stopped', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  let active = 0;
+  let most = 0;
+  const { runs, life } = await world.replica({
+    leaseMs: 60_000,
+    async script(turn, sandbox) {
+      active += 1;
+      most = Math.max(most, active);
+      try {
+        return await (turn.attempt === 1 ? untilStopped(turn) : echo(turn, sandbox));
+      } finally {
+        active -= 1;
+      }
+    },
+  });
+  const { runId } = await runs.send(world.owner, send('go', { agentId: world.agentId }));
+  await until('it runs', () => active === 1);
+  const [lane] = await life.owned();
+  const error = { code: 'lost' as const, error: 'Lost.' };
+  await life.endAttempt(lane!, { reason: 'Lost.', maxAttempts: null, error, delayMs: 0 });
+  const { run, message } = await runs.outcome(world.owner, runId, 15_000);
+  assert.deepEqual([run.status, run.attempt, message?.content, most], ['completed', 2, 'go', 1]);
+});

@@ -484,10 +484,11 @@ begin
   end if;
 end $$;
 
--- Ends the attempts of all lanes whose node is not alive: not seen for p_lease_ms, or p_node itself, which has just been
--- started anew and so executes nothing but what it took up again, p_kept.
+-- Ends the attempts of all lanes whose node is not alive: not seen for p_lease_ms, or p_node itself when it has just been
+-- started anew (p_is_start) and so executes nothing but what it took up again, p_kept. A node that asks is alive, however
+-- long ago it said so: it may have stood still since.
 create function reap_lanes(
-  p_node uuid, p_kept uuid[], p_lease_ms integer, p_max_attempts integer, p_error_text text, p_at timestamptz
+  p_node uuid, p_is_start boolean, p_kept uuid[], p_lease_ms integer, p_max_attempts integer, p_error_text text, p_at timestamptz
 ) returns setof events language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -496,7 +497,9 @@ begin
   for lane in
     select l.conversation_id from lanes l left join nodes n on n.id = l.node_id
       where l.state = 'running'
-        and (l.node_id = p_node and l.conversation_id <> all (p_kept) or n.id is null or n.seen_at < now() - p_lease_ms * interval '1 millisecond')
+        and (n.id is null
+          or case when n.id = p_node then p_is_start and l.conversation_id <> all (p_kept)
+             else n.seen_at < now() - p_lease_ms * interval '1 millisecond' end)
       order by l.conversation_id limit 500 for update of l skip locked
   loop
     return query select * from end_attempt(lane.conversation_id, null, 'The node that ran it was lost.',
