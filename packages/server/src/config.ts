@@ -49,6 +49,7 @@ export interface Config {
     cpus: number;
     pids: number;
     diskMb: number;
+    diskMode: 'auto' | 'image' | 'watch';
     idleSeconds: number;
     /** After so long without use a sandbox is frozen; 0 = never. */
     freezeAfterSeconds: number;
@@ -76,6 +77,8 @@ export interface Config {
     /** Stored volumes, a folder for each organisation. */
     snapshots: string;
     runtime: string;
+    /** Images of volumes, one for each agent that has one. */
+    disks: string;
     /** Sockets; short, since a Unix socket's path has at most 107 bytes. */
     run: string;
   };
@@ -191,6 +194,11 @@ const vars = {
     '2048',
     'Disk of an agent (workspace and home) in MiB, 16 to 1048576.',
   ),
+  diskMode: declare(
+    'BERTH_DISK_MODE',
+    'watch',
+    'How new agents are held to that: image (a file system of their own, needs root and loop devices; for bubblewrap), watch, or auto (image where it works).',
+  ),
   snapshotFree: declare(
     'BERTH_SNAPSHOT_MIN_FREE_MB',
     '1024',
@@ -254,6 +262,13 @@ function number(
     );
   }
   return value;
+}
+
+function diskMode(env: Env, driver: string): Config['sandbox']['diskMode'] {
+  const mode = oneOf('BERTH_DISK_MODE', vars.diskMode(env), 'watch', ['auto', 'image', 'watch']);
+  if (mode === 'image' && (driver === 'docker' || driver === 'process'))
+    throw new ConfigError(`BERTH_DISK_MODE: image is not for BERTH_SANDBOX=${driver}; use watch or auto.`);
+  return mode;
 }
 
 function oneOf<T extends string>(name: string, text: string, fallback: T, allowed: readonly T[]): T {
@@ -342,6 +357,7 @@ export function readConfig(env: Env): Config {
       cpus: number('BERTH_SANDBOX_CPUS', vars.sandboxCpus(env), 1, 0.1, 256, false),
       pids: number('BERTH_SANDBOX_PIDS', vars.sandboxPids(env), 256, 32, 32_768),
       diskMb: number('BERTH_SANDBOX_DISK_MB', vars.sandboxDisk(env), 2048, 16, 1_048_576),
+      diskMode: diskMode(env, driver),
       freezeAfterSeconds: number('BERTH_FREEZE_AFTER_SECONDS', vars.freezeAfter(env), 30, 0, 86_400),
       idleSeconds: number('BERTH_SANDBOX_IDLE_SECONDS', vars.sandboxIdle(env), 300, 1, 86_400),
       max: number('BERTH_MAX_SANDBOXES', vars.sandboxMax(env), 64, 1, 10_000),
@@ -368,6 +384,7 @@ export function readConfig(env: Env): Config {
       volumes: join(shared, 'volumes'),
       snapshots: join(dataDir, 'snapshots'),
       runtime: join(shared, 'runtime'),
+      disks: join(dataDir, 'disks'),
       run: isShort ? join(shared, 'run') : farRun,
     },
   });

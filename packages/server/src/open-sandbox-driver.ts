@@ -13,7 +13,14 @@ export function openSandboxDriver(config: Config, log: Log): SandboxDriver {
   const options = { areaDir: config.paths.runtime, name, log: log.child({ part: 'sandbox' }) };
   switch (config.sandboxDriver) {
     case 'bubblewrap':
-      return createBubblewrap(options);
+      return createBubblewrap({
+        ...options,
+        disk: {
+          mode: config.sandbox.diskMode,
+          imagesDir: config.paths.disks,
+          bytes: config.sandbox.diskMb * 1024 * 1024,
+        },
+      });
     case 'process':
       return new ProcessDriver(options);
     case 'docker':

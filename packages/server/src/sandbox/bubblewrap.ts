@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { isId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type {
@@ -9,7 +10,7 @@ import type {
   SandboxDriver,
   SandboxSpec,
 } from '../domain/ports/sandbox.ts';
-import { quotaFor, volumeUse, type Quota } from './disk/quota.ts';
+import { volumeUse } from './disk/quota.ts';
 import { DiskWatch } from './disk/watch.ts';
 import { inheritedDescriptors, prepareArea, type Area } from './area.ts';
 import { openCgroups, type Cgroups } from './cgroup/cgroups.ts';
@@ -27,7 +28,8 @@ import { LocalSandbox, type LocalSandboxParts } from './running.ts';
 import { Sampler } from './sampler.ts';
 import { openEveryAddress, transparentPrograms } from './transparent.ts';
 import { namespaceTree } from './tree.ts';
-import { prepareRunDir, prepareVolume, removeVolume, type SandboxUser } from './volume.ts';
+import { prepareRunDir, type SandboxUser } from './volume.ts';
+import { Volumes, type DiskOptions, type OpenVolume } from './volumes.ts';
 
 export interface BubblewrapOptions {
   /** Folder for what all sandboxes share; other users must be able to enter it. Made when absent. */
@@ -39,13 +41,15 @@ export interface BubblewrapOptions {
   prlimitPath?: string;
   /** False keeps away from cgroups, for hosts where they belong to somebody else. */
   useCgroups?: boolean;
+  /** Absent: volumes are folders, and watched. */
+  disk?: DiskOptions;
 }
 
 /** As root each agent gets a host user of its own, so that even a broken sandbox cannot read another's files. */
 const FIRST_UID = 200_000;
 const GONE_TIMEOUT_MS = 10_000;
 
-type SandboxParts = Omit<LocalSandboxParts, 'onEnd'> & { volumeDir: string };
+type SandboxParts = Omit<LocalSandboxParts, 'onEnd' | 'isDiskFull'> & { volumeDir: string };
 
 interface Host {
   area: Area;
@@ -59,7 +63,10 @@ export class BubblewrapDriver implements SandboxDriver {
   private readonly isRoot = process.getuid?.() === 0;
   private readonly starting = new Set<string>();
   private readonly running = new Map<string, LocalSandbox>();
+  /** By sandbox. */
+  private readonly volumeDirs = new Map<string, string>();
   private readonly disks: DiskWatch;
+  private readonly volumes: Volumes;
   private readonly records: Records;
   private readonly sampler: Sampler;
   private host: Promise<Host> | null = null;
@@ -71,9 +78,11 @@ export class BubblewrapDriver implements SandboxDriver {
       bwrapPath: '/usr/bin/bwrap',
       prlimitPath: '/usr/bin/prlimit',
       useCgroups: true,
+      disk: { mode: 'watch', imagesDir: join(options.areaDir, 'disks'), bytes: 0 },
       ...options,
     };
     this.disks = new DiskWatch(options.log);
+    this.volumes = new Volumes(this.options.disk, options.log);
     this.records = new Records(options.areaDir);
     this.sampler = new Sampler(options.log);
   }
@@ -93,6 +102,7 @@ export class BubblewrapDriver implements SandboxDriver {
       areaDir,
       isRoot: this.isRoot,
       cgroups: async () => (await this.openHost()).cgroups,
+      disk: () => this.volumes.report(),
       missingForTransparent: transparentPrograms(this.isRoot),
     });
   }
@@ -114,9 +124,8 @@ export class BubblewrapDriver implements SandboxDriver {
     const user = this.userOf(spec.slot);
     const args = launchArguments(spec, host.area);
     refuseMissing(spec.binds);
-    prepareVolume(spec.volumeDir, user);
+    const volume = await this.volumes.open(spec.volumeDir, user, spec.limits.diskBytes);
     prepareRunDir(spec.runDir, user);
-    const quota = await quotaFor(spec.volumeDir, spec.limits.diskBytes);
     const group = host.cgroups.hierarchies.length > 0 ? host.cgroups.group(spec.id) : null;
     const logFile = spec.detached ? logFileIn(spec.runDir) : null;
     const launched = launch({
@@ -134,7 +143,7 @@ export class BubblewrapDriver implements SandboxDriver {
       // bwrap mounts meanwhile; it waits for `release` before it runs the program.
       const initPid = await launched.initPid;
       const { enforced } = host.cgroups;
-      const rlimits = { limits: spec.limits, enforced, fileBytes: quota.fileBytes };
+      const rlimits = { limits: spec.limits, enforced, fileBytes: volume.fileBytes };
       await Promise.all([
         setRlimits(this.options.prlimitPath, initPid, rlimits, user),
         group?.join(initPid),
@@ -145,7 +154,7 @@ export class BubblewrapDriver implements SandboxDriver {
       const { streams } = launched;
       const tree = namespaceTree(initPid, group);
       const parts = { id: spec.id, volumeDir: spec.volumeDir, monitor, streams, logFile, tree };
-      const sandbox = this.keep(parts, quota);
+      const sandbox = this.keep(parts, volume);
       launched.release();
       return sandbox;
     } catch (error) {
@@ -163,7 +172,7 @@ export class BubblewrapDriver implements SandboxDriver {
     const group = record.hasGroup ? cgroups.group(id) : null;
     // Without its group nobody would hold it to its limits.
     if (group && (cgroups.hierarchies.length === 0 || !group.exists())) return null;
-    const quota = await quotaFor(record.volumeDir, record.limits.diskBytes);
+    const volume = await this.volumes.adopt(record.volumeDir, record.limits.diskBytes);
     // Meanwhile somebody else may have taken it up.
     const meanwhile = this.running.get(id);
     if (meanwhile) return meanwhile;
@@ -174,7 +183,7 @@ export class BubblewrapDriver implements SandboxDriver {
     );
     const { volumeDir, logFile, initPid } = record;
     const tree = namespaceTree(initPid, group);
-    return this.keep({ id, volumeDir, monitor, streams: closedStreams(), logFile, tree }, quota);
+    return this.keep({ id, volumeDir, monitor, streams: closedStreams(), logFile, tree }, volume);
   }
 
   /** Written before the program runs, so that a service that dies right now leaves what the next one needs. */
@@ -199,15 +208,21 @@ export class BubblewrapDriver implements SandboxDriver {
     });
   }
 
-  private keep(parts: SandboxParts, quota: Quota): LocalSandbox {
+  private keep(parts: SandboxParts, volume: OpenVolume): LocalSandbox {
     const { id } = parts;
-    const sandbox = new LocalSandbox({ ...parts, onEnd: () => this.forget(id) });
+    const sandbox = new LocalSandbox({
+      ...parts,
+      isDiskFull: () => volume.isFull(),
+      onEnd: () => this.forget(id),
+    });
     this.running.set(id, sandbox);
+    this.volumeDirs.set(id, parts.volumeDir);
     this.sampler.add(sandbox);
     this.disks.add({
       id,
       volumeDir: parts.volumeDir,
-      quota,
+      quota: volume.quota,
+      hostDir: volume.hostDir,
       pids: () => sandbox.pids(),
       end: () => void sandbox.end('disk_full'),
       hold: () => sandbox.hold(),
@@ -240,8 +255,8 @@ export class BubblewrapDriver implements SandboxDriver {
     this.records.remove(id);
   }
 
-  async prepareVolume(volumeDir: string, slot: number): Promise<void> {
-    prepareVolume(volumeDir, this.userOf(slot));
+  prepareVolume(volumeDir: string, slot: number): Promise<void> {
+    return this.volumes.prepare(volumeDir, this.userOf(slot));
   }
 
   volumeUse(volumeDir: string): Promise<{ bytes: number; entries: number }> {
@@ -249,19 +264,21 @@ export class BubblewrapDriver implements SandboxDriver {
   }
 
   removeVolume(volumeDir: string): Promise<void> {
-    return removeVolume(volumeDir);
+    return this.volumes.remove(volumeDir);
   }
 
   /** Ends every sandbox that is not detached; those live on. Takes away the empty folders that held the cgroups. */
   async close(): Promise<void> {
     const attached = [...this.running.values()].filter((sandbox) => sandbox.logFile === null);
     await Promise.all(attached.map((sandbox) => sandbox.kill()));
+    await this.volumes.close(this.volumeDirs.values());
     this.sampler.close();
     (await this.host?.catch(() => null))?.cgroups.close();
   }
 
   private forget(id: string): void {
     this.running.delete(id);
+    this.volumeDirs.delete(id);
     this.sampler.remove(id);
     this.disks.remove(id);
     this.records.remove(id);

@@ -10,6 +10,8 @@ export interface ProbeRequest {
   isRoot: boolean;
   /** What cgroups give; asked after the trial, which opens them. */
   cgroups: () => Promise<{ enforced: readonly Controller[]; canFreeze: boolean }>;
+  /** Whether the kernel holds volumes to their size, and what there is to say of it. */
+  disk: () => Promise<{ isHard: boolean; problems: string[]; notes: string[] }>;
   /** What is missing for transparent egress; when nothing is, it is tried. */
   missingForTransparent: string[];
 }
@@ -17,10 +19,12 @@ export interface ProbeRequest {
 /** Starts a real sandbox with a trivial program and reports what this host gives. Never throws. */
 export async function probe(request: ProbeRequest): Promise<SandboxCapabilities> {
   const missing = missingPrograms(request.programs);
+  const disk = await request.disk();
   const transparent = request.missingForTransparent.length === 0;
-  let problems = missing.length > 0 ? missing : await trial(request, transparent);
+  const known = [...missing, ...disk.problems];
+  let problems = known.length > 0 ? known : await trial(request, transparent);
   // The host may refuse only that.
-  const isRefused = transparent && missing.length === 0 && problems.length > 0;
+  const isRefused = transparent && known.length === 0 && problems.length > 0;
   if (isRefused) problems = await trial(request, false);
   const transparentEgress = transparent && !isRefused && problems.length === 0;
   const none = { enforced: [] as readonly Controller[], canFreeze: false };
@@ -36,7 +40,7 @@ export async function probe(request: ProbeRequest): Promise<SandboxCapabilities>
       memory: grade('memory', 'per-process'),
       cpu: grade('cpu', 'none'),
       pids: grade('pids', 'per-process'),
-      disk: 'watched',
+      disk: disk.isHard ? 'hard' : 'watched',
       openFiles: 'per-process',
       output: 'watched',
     },
@@ -49,6 +53,7 @@ export async function probe(request: ProbeRequest): Promise<SandboxCapabilities>
       request.isRoot
         ? 'Each agent runs under a host user of its own.'
         : 'All agents run under the user of the service, kept apart by namespaces alone; as root each gets its own.',
+      ...disk.notes,
       ...cgroupNotes(enforced, request.isRoot),
       ...(transparentEgress ? [] : [transparentNote(request.missingForTransparent)]),
     ],

@@ -22,6 +22,8 @@ export interface LocalSandboxParts {
   streams: Streams;
   logFile: string | null;
   tree: Tree;
+  /** Whether its disk is full: a program that fails at that moment failed of it. */
+  isDiskFull(): boolean;
   onEnd(exit: SandboxExit): void;
 }
 
@@ -151,14 +153,15 @@ export class LocalSandbox implements RunningSandbox {
     return now;
   }
 
-  private async awaitExit({ onEnd }: LocalSandboxParts): Promise<SandboxExit> {
+  private async awaitExit({ onEnd, isDiskFull }: LocalSandboxParts): Promise<SandboxExit> {
     const { code, signal } = await this.monitor.ended;
     // Kills of long ago were tools; the program itself lived on.
     const wasOutOfMemory =
       this.tree.oomKills() > this.oomKills && (code === KILLED_CODE || signal === 'SIGKILL');
     this.hasEnded = true;
+    const ownReason = wasOutOfMemory ? 'oom' : code !== 0 && isDiskFull() ? 'disk_full' : 'exit';
     await this.tree.destroy();
-    const exit = { reason: this.endedBy ?? (wasOutOfMemory ? 'oom' : 'exit'), code, signal };
+    const exit: SandboxExit = { reason: this.endedBy ?? ownReason, code, signal };
     onEnd(exit);
     return exit;
   }

@@ -60,6 +60,11 @@ export async function removeVolume(volumeDir: string): Promise<void> {
   await rm(volumeDir, { recursive: true, force: true });
 }
 
+/** Removes what uploads and restores had put aside and never placed. `next` is no such thing: its swap is finished. */
+export async function clearStaged(volumeDir: string): Promise<void> {
+  await rm(join(volumeDir, 'staging'), { recursive: true, force: true });
+}
+
 /** The folder is entered before the user is changed, who may not be able to walk there. */
 async function run(
   file: string,

@@ -15,7 +15,10 @@ const HEAVY_WRITER_BYTES = 64 * MIB;
 export interface WatchedSandbox {
   id: string;
   volumeDir: string;
-  quota: Quota;
+  /** Null: the kernel holds it to its limit, and only the disk of the host is looked after. */
+  quota: Quota | null;
+  /** Where the space that it takes is missing. */
+  hostDir: string;
   /** Host pids of its processes. */
   pids(): number[];
   /** Ends it because its disk is full. */
@@ -41,6 +44,7 @@ interface Gauge {
 interface Entry {
   sandbox: WatchedSandbox;
   gauges: Gauge[];
+  lastFreeBytes: number;
   isMeasuring: boolean;
   /** When the last measurement ended, and how long it took. */
   measuredMs: number;
@@ -62,18 +66,21 @@ export class DiskWatch {
   }
 
   add(sandbox: WatchedSandbox): void {
+    const { quota } = sandbox;
     const free = freeOf(sandbox.volumeDir);
-    const gauge = (unit: Unit): Gauge => ({
+    const gauge = (unit: Unit, limit: number): Gauge => ({
       unit,
-      limit: sandbox.quota[unit],
+      limit,
       used: null,
       lost: 0,
       lastFree: free[unit],
       firstMeasureMs: Date.now() + FIRST_MEASURE_MS,
       writtenAtMeasure: 0,
     });
-    const gauges = [gauge('bytes'), gauge('entries')];
-    this.entries.set(sandbox.id, { sandbox, gauges, isMeasuring: false, measuredMs: 0, tookMs: 0 });
+    const gauges = quota ? [gauge('bytes', quota.bytes), gauge('entries', quota.entries)] : [];
+    const lastFreeBytes = freeOf(sandbox.hostDir).bytes;
+    const entry = { sandbox, gauges, lastFreeBytes, isMeasuring: false, measuredMs: 0, tookMs: 0 };
+    this.entries.set(sandbox.id, entry);
     this.timer ??= setInterval(() => this.tick(), TICK_MS).unref();
   }
 
@@ -88,8 +95,11 @@ export class DiskWatch {
     let isLow = false;
     for (const entry of this.entries.values()) {
       try {
+        const host = freeOf(entry.sandbox.hostDir);
+        isLow ||= host.bytes < host.reserveBytes && host.bytes < entry.lastFreeBytes;
+        entry.lastFreeBytes = host.bytes;
+        if (entry.gauges.length === 0) continue;
         const free = freeOf(entry.sandbox.volumeDir);
-        isLow ||= free.bytes < free.reserveBytes && lostNow(entry, free) > 0;
         for (const gauge of entry.gauges) note(gauge, free[gauge.unit]);
         const due = entry.gauges.filter((gauge) => isDue(gauge, entry.sandbox));
         if (due.length > 0) void this.check(entry, due);
@@ -161,7 +171,7 @@ export class DiskWatch {
 
   private endFull(entry: Entry): void {
     this.remove(entry.sandbox.id);
-    markFull(entry.sandbox.volumeDir);
+    if (entry.sandbox.quota) markFull(entry.sandbox.volumeDir);
     entry.sandbox.end();
   }
 }
@@ -179,11 +189,6 @@ function freeOf(path: string): Free {
     entries: stat.ffree,
     reserveBytes: Math.min(RESERVE_MAX_BYTES, stat.blocks * stat.bsize * RESERVE_SHARE),
   };
-}
-
-function lostNow(entry: Entry, free: Free): number {
-  const bytes = entry.gauges.find((gauge) => gauge.unit === 'bytes');
-  return bytes ? bytes.lastFree - free.bytes : 0;
 }
 
 function note(gauge: Gauge, free: number): void {

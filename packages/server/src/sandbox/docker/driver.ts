@@ -239,6 +239,7 @@ export class DockerDriver implements SandboxDriver {
       id: rest.id,
       volumeDir,
       quota,
+      hostDir: volumeDir,
       pids: () => sandbox.pids(),
       end: () => void sandbox.end('disk_full'),
       // A pause by the engine takes longer than most measurements.

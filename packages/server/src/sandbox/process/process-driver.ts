@@ -183,8 +183,12 @@ export class ProcessDriver implements SandboxDriver {
     }
   }
 
-  private keep(parts: Omit<LocalSandboxParts, 'onEnd'>): LocalSandbox {
-    const sandbox = new LocalSandbox({ ...parts, onEnd: () => this.forget(parts.id) });
+  private keep(parts: Omit<LocalSandboxParts, 'onEnd' | 'isDiskFull'>): LocalSandbox {
+    const sandbox = new LocalSandbox({
+      ...parts,
+      isDiskFull: () => false,
+      onEnd: () => this.forget(parts.id),
+    });
     this.running.set(parts.id, sandbox);
     this.sampler.add(sandbox);
     return sandbox;

@@ -1,0 +1,126 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, fsyncSync, openSync, readSync, renameSync, rmSync, truncateSync } from 'node:fs';
+import { started } from '../started.ts';
+import type { SandboxUser } from '../volume.ts';
+
+const MIB = 1024 * 1024;
+const BLOCK_BYTES = 4096;
+const JOURNAL_MIB = 4;
+const TOOL_TIMEOUT_MS = 10 * 60_000;
+/** Another process, of a service that was killed perhaps, may still be looking through the same image. */
+const LOCK_SECONDS = 120;
+/** What e2fsck(8) gives when it found nothing, or has mended everything. */
+const MENDED_CODES = [0, 1];
+
+/** As many files as the watch would allow; see quota.ts. */
+export const entriesOf = (limitBytes: number): number => Math.max(20_000, Math.floor(limitBytes / 4096));
+
+/** Kept back for the next start of a sandbox whose disk is full, so that it can work and delete. */
+export const ballastOf = (limitBytes: number): number => Math.min(16 * MIB, Math.floor(limitBytes / 8));
+
+/** The size of an image whose files may take `limitBytes`: what the file system takes for itself comes on top. */
+export function imageBytesFor(limitBytes: number): number {
+  const own = entriesOf(limitBytes) * 256 + limitBytes / 64 + (JOURNAL_MIB + 2) * MIB;
+  return Math.ceil((limitBytes + ballastOf(limitBytes) + own) / MIB) * MIB;
+}
+
+/** Makes a sparse ext4 image, whole or not at all. */
+export async function makeImage(image: string, limitBytes: number, user: SandboxUser): Promise<void> {
+  const owner = user ? [`root_owner=${user.uid}:${user.gid}`] : [];
+  // The file is new, so every byte of it is zero already: neither this nor the kernel later has to write zeros to it.
+  const extended = [...owner, 'nodiscard', 'lazy_itable_init=1', 'assume_storage_prezeroed=1'];
+  await replacing(image, async (fresh) => {
+    closeSync(openSync(fresh, 'wx', 0o600));
+    truncateSync(fresh, imageBytesFor(limitBytes));
+    await tool('mkfs.ext4', [
+      ...['-q', '-F', '-m', '0', '-b', String(BLOCK_BYTES), '-N', String(entriesOf(limitBytes))],
+      // After an error in the file system nothing more is written: the next mount mends it.
+      ...['-J', `size=${JOURNAL_MIB}`, '-e', 'remount-ro', '-E', extended.join(','), fresh],
+    ]);
+  });
+}
+
+/**
+ * Gives an image that is not mounted the size for another limit. It works on a copy, so that a crash in between leaves
+ * the image as it was. Rejects when what is in it does not fit.
+ */
+export function resizeImage(image: string, limitBytes: number): Promise<void> {
+  const bytes = imageBytesFor(limitBytes);
+  return replacing(image, async (fresh) => {
+    await tool('cp', ['--sparse=always', '--', image, fresh]);
+    await tool('e2fsck', ['-f', '-p', fresh], MENDED_CODES);
+    // For resize2fs the file must be large enough before, and may be cut only after.
+    if (bytes > imageSize(image)) truncateSync(fresh, bytes);
+    await tool('resize2fs', [fresh, `${bytes / BLOCK_BYTES}`]);
+    truncateSync(fresh, bytes);
+  });
+}
+
+/** Mends what a crash of the host, or a full disk of it, left of an image that is not mounted. */
+export function checkImage(image: string): Promise<string> {
+  return tool('e2fsck', ['-p', image], MENDED_CODES, image);
+}
+
+/** The size of the file system in it (ext4: s_blocks_count_lo and s_log_block_size of the superblock). */
+export function imageSize(image: string): number {
+  const fd = openSync(image, 'r');
+  try {
+    const block = Buffer.alloc(64);
+    readSync(fd, block, 0, block.length, 1024);
+    return block.readUInt32LE(4) * 2 ** (10 + block.readUInt32LE(24));
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Named by its maker: `berth doctor` and the service may be at work side by side. */
+const unfinished = (image: string): string => `${image}.new-${process.pid}`;
+/** The process that made an unfinished image, by the file's name; null when it is no such file. */
+export const makerOf = (name: string): number | null => Number(/\.new-(\d+)$/.exec(name)?.[1]) || null;
+export const lockOf = (image: string): string => `${image}.lock`;
+
+async function replacing(image: string, make: (fresh: string) => Promise<void>): Promise<void> {
+  const fresh = unfinished(image);
+  rmSync(fresh, { force: true });
+  try {
+    await make(fresh);
+    const fd = openSync(fresh, 'r+');
+    fsyncSync(fd);
+    closeSync(fd);
+    renameSync(fresh, image);
+  } catch (error) {
+    rmSync(fresh, { force: true });
+    throw error;
+  }
+}
+
+/**
+ * Runs a program of the host and resolves with its output. With `locked`, only one such program at a time has that image in
+ * its hands, also when the service that started it is gone.
+ */
+export async function tool(
+  name: string,
+  args: string[],
+  codes: number[] = [0],
+  locked: string | null = null,
+): Promise<string> {
+  const command = [name, ...args];
+  if (locked !== null) command.unshift('flock', '--wait', String(LOCK_SECONDS), lockOf(locked));
+  const child = started(
+    spawn(command[0]!, command.slice(1), {
+      env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: TOOL_TIMEOUT_MS,
+    }),
+  );
+  let output = '';
+  const take = (chunk: Buffer) => void (output.length < 4096 && (output += chunk.toString()));
+  child.stdout.on('data', take);
+  child.stderr.on('data', take);
+  const failed = once(child, 'error').then(([error]) => Promise.reject(error as Error));
+  const [code] = (await Promise.race([once(child, 'close'), failed])) as [number | null];
+  if (code === null || !codes.includes(code))
+    throw new Error(`${name} failed (${code}): ${output.trim().slice(0, 500)}`);
+  return output;
+}

@@ -1,0 +1,38 @@
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { lockOf, makeImage, tool } from './image-file.ts';
+import { mountImage, unmount } from './image-mounts.ts';
+
+const TRIAL_BYTES = 16 * 1024 * 1024;
+const programs = [
+  { names: ['mkfs.ext4', 'e2fsck', 'resize2fs'], debianPackage: 'e2fsprogs' },
+  { names: ['mount', 'umount'], debianPackage: 'mount' },
+  { names: ['losetup', 'flock', 'fallocate'], debianPackage: 'util-linux' },
+];
+const folders = ['/usr/sbin', '/usr/bin', '/sbin', '/bin'];
+
+/** Makes a small image and mounts it. Resolves with what stands against it, and what to do; null when it works. */
+export async function imageProblem(imagesDir: string): Promise<string | null> {
+  if (process.getuid?.() !== 0) return 'Disk images need a service with root rights.';
+  for (const { names, debianPackage } of programs) {
+    const missing = names.filter((name) => !folders.some((folder) => existsSync(join(folder, name))));
+    if (missing.length > 0)
+      return `Disk images need ${missing.join(', ')}: apt-get install -y ${debianPackage}`;
+  }
+  if (!existsSync('/dev/loop-control'))
+    return 'Disk images need loop devices, and there is no /dev/loop-control: load the module loop, or give it to the container.';
+  const image = join(imagesDir, `trial-${process.pid}.img`);
+  const folder = join(imagesDir, `trial-${process.pid}`);
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    await makeImage(image, TRIAL_BYTES, null);
+    await mountImage(image, folder);
+    await tool('umount', [folder]);
+    return null;
+  } catch (error) {
+    return `Disk images cannot be mounted here: ${(error as Error).message}`;
+  } finally {
+    await unmount(folder, false).catch(() => false);
+    for (const file of [lockOf(image), image, folder]) rmSync(file, { recursive: true, force: true });
+  }
+}

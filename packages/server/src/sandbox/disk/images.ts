@@ -1,0 +1,144 @@
+import { existsSync, mkdirSync, readdirSync, rmSync, statfsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Log } from '../../domain/log.ts';
+import {
+  ballastOf,
+  imageBytesFor,
+  imageSize,
+  lockOf,
+  makeImage,
+  makerOf,
+  resizeImage,
+  tool,
+} from './image-file.ts';
+import { detachStray, isMounted, isReadOnly, mountedFrom, mountImage, unmount } from './image-mounts.ts';
+import type { SandboxUser } from '../volume.ts';
+
+const MIB = 1024 * 1024;
+/** Less than this share of a disk, or than a mebibyte, is nothing to work with. */
+const FULL_SHARE = 0.01;
+const FULL_ENTRIES = 8;
+
+/**
+ * Volumes that are file systems of their own, each in an image of the service's: the kernel holds them to their size. An
+ * image is mounted by the first use of its volume and stays mounted, also when the service is killed.
+ */
+export class DiskImages {
+  private readonly imagesDir: string;
+  private readonly log: Log;
+  private tidied: Promise<void> | null = null;
+
+  constructor(imagesDir: string, log: Log) {
+    this.imagesDir = imagesDir;
+    this.log = log;
+  }
+
+  get folder(): string {
+    return this.imagesDir;
+  }
+
+  /** Whether the volume is such a one: once made, it stays so. */
+  has(volumeDir: string): boolean {
+    return existsSync(this.imageOf(volumeDir));
+  }
+
+  /** Whether files lie in the volume as in a plain folder. */
+  isFolder(volumeDir: string): boolean {
+    return !this.has(volumeDir) && existsSync(join(volumeDir, 'workspace'));
+  }
+
+  /** Whether a removal was broken off. */
+  isLeft(volumeDir: string): boolean {
+    return isMounted(volumeDir) || existsSync(lockOf(this.imageOf(volumeDir)));
+  }
+
+  fits(volumeDir: string, limitBytes: number): boolean {
+    return imageSize(this.imageOf(volumeDir)) <= imageBytesFor(limitBytes);
+  }
+
+  /** Makes the image when there is none, and mounts it. Resolves with true when it was not mounted before. */
+  async open(volumeDir: string, user: SandboxUser, limitBytes: number): Promise<boolean> {
+    await (this.tidied ??= this.tidy());
+    const image = this.imageOf(volumeDir);
+    if (!existsSync(image)) await makeImage(image, limitBytes, user);
+    if (isMounted(volumeDir)) return false;
+    mkdirSync(volumeDir, { recursive: true, mode: 0o700 });
+    await mountImage(image, volumeDir);
+    return true;
+  }
+
+  /**
+   * Before a sandbox starts: mends what the kernel closed after an error, gives the image the size for the limit, and a full
+   * one some room. False when the image is larger than the limit, since what is in it takes more.
+   */
+  async fit(volumeDir: string, limitBytes: number): Promise<boolean> {
+    const image = this.imageOf(volumeDir);
+    const wanted = imageBytesFor(limitBytes);
+    const isBroken = isReadOnly(volumeDir);
+    if (isBroken || imageSize(image) !== wanted) {
+      const isFree = await unmount(volumeDir, isBroken);
+      if (isFree) await this.resized(image, limitBytes).finally(() => mountImage(image, volumeDir));
+    }
+    await this.balance(volumeDir, limitBytes);
+    return this.fits(volumeDir, limitBytes);
+  }
+
+  isFull(volumeDir: string): boolean {
+    const { bavail, bsize, blocks, ffree } = statfsSync(volumeDir);
+    return bavail * bsize < Math.min(MIB, blocks * bsize * FULL_SHARE) || ffree < FULL_ENTRIES;
+  }
+
+  /** Nothing in it is looked at. Idempotent. */
+  async remove(volumeDir: string): Promise<void> {
+    const image = this.imageOf(volumeDir);
+    if (isMounted(volumeDir)) await unmount(volumeDir, true);
+    for (const file of [image, lockOf(image)]) rmSync(file, { force: true });
+    await detachStray(this.imagesDir);
+    // Never through a mount.
+    if (existsSync(volumeDir) && !isMounted(volumeDir)) rmSync(volumeDir, { recursive: true, force: true });
+  }
+
+  /** Nothing of a service that was stopped stays mounted but what sandboxes use that live on. */
+  async close(used: ReadonlySet<string>): Promise<void> {
+    for (const { folder } of mountedFrom(this.imagesDir)) if (!used.has(folder)) await unmount(folder, false);
+  }
+
+  private async resized(image: string, limitBytes: number): Promise<void> {
+    if (imageSize(image) === imageBytesFor(limitBytes)) return;
+    try {
+      await resizeImage(image, limitBytes);
+    } catch (error) {
+      this.log.warn('A disk could not be given another size.', { image, error: String(error) });
+    }
+  }
+
+  /** The reserve lies beside the sandbox's folders, out of its reach. */
+  private async balance(volumeDir: string, limitBytes: number): Promise<void> {
+    const ballast = join(volumeDir, 'reserve');
+    const bytes = ballastOf(limitBytes);
+    const { bavail, bsize } = statfsSync(volumeDir);
+    const free = bavail * bsize;
+    const has = statSync(ballast, { throwIfNoEntry: false }) !== undefined;
+    if (has && free < bytes / 2) rmSync(ballast);
+    else if (!has && free > 2 * bytes) await tool('fallocate', ['--length', String(bytes), ballast]);
+  }
+
+  /** What an earlier service left: images that it did not finish, loop devices without a mount, mounts without an image. */
+  private async tidy(): Promise<void> {
+    mkdirSync(this.imagesDir, { recursive: true, mode: 0o700 });
+    for (const name of readdirSync(this.imagesDir)) {
+      const maker = makerOf(name);
+      if (maker !== null && !existsSync(`/proc/${maker}`))
+        rmSync(join(this.imagesDir, name), { force: true });
+    }
+    for (const { folder, image } of mountedFrom(this.imagesDir)) {
+      if (!existsSync(image)) await unmount(folder, true);
+    }
+    const stray = await detachStray(this.imagesDir);
+    if (stray.length > 0) this.log.info('Loop devices without a mount were let go.', { devices: stray });
+  }
+
+  private imageOf(volumeDir: string): string {
+    return join(this.imagesDir, `${volumeDir.slice(volumeDir.lastIndexOf('/') + 1)}.img`);
+  }
+}

@@ -1,0 +1,200 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { imageProblem } from '../../src/sandbox/disk/image-probe.ts';
+import { isMounted, mountedFrom } from '../../src/sandbox/disk/image-mounts.ts';
+import { fixture, MIB, until, type Fixture } from './fixture.ts';
+
+const diskBytes = 32 * MIB;
+const limits = { memoryBytes: 256 * MIB, cpus: 1, pids: 64, diskBytes, openFiles: 256 };
+const roomy = { ...limits, diskBytes: 64 * MIB };
+const FILL = 'head -c 100M /dev/zero | split -b 4M - f';
+
+const folder = '/tmp/berth-trial-' + process.pid;
+const problem = await imageProblem(folder);
+rmSync(folder, { recursive: true, force: true });
+
+describe('a volume that is a disk of its own', { skip: problem ?? false }, () => {
+  let fx: Fixture;
+  let imagesDir: string;
+  const open = (place: Partial<Fixture> = {}): Fixture => {
+    const made = fixture({
+      ...(place.areaDir ? { areaDir: place.areaDir } : {}),
+      ...(place.name ? { name: place.name } : {}),
+      disk: { mode: 'image', imagesDir, bytes: diskBytes },
+    });
+    return made;
+  };
+  before(() => {
+    imagesDir = `/tmp/berth-disks-${process.pid}`;
+    fx = open();
+  });
+  after(async () => {
+    await fx.close();
+    assert.deepEqual(mountedFrom(imagesDir), []);
+    assert.deepEqual(readdirSync(imagesDir), [], 'no image outlives its volume');
+    rmSync(imagesDir, { recursive: true });
+  });
+  const volume = (slot: number): string => join(fx.folder, `volume-${slot}`);
+  const image = (slot: number): string => join(imagesDir, `volume-${slot}.img`);
+  const taken = (slot: number): number => statSync(image(slot)).blocks * 512;
+
+  test('is told as a hard limit', async () => {
+    const { limits: grades, usable, notes } = await fx.driver.capabilities();
+    assert.ok(usable);
+    assert.equal(grades.disk, 'hard');
+    assert.ok(notes.some((note) => note.includes('disk of their own')));
+  });
+
+  test('gives ENOSPC at its limit, lets the agent delete and go on, and gives the space back to the host', async () => {
+    const { stdout, exit } = await fx.run(
+      `${FILL} 2>&1 | grep -o "No space left"; du -sm . | cut -f1; rm f*; echo fits > a && cat a; sync .`,
+      { limits, slot: 1 },
+    );
+    const [message, used, after] = stdout.trim().split('\n');
+    assert.equal(message, 'No space left');
+    assert.ok(Number(used) >= 31 && Number(used) <= 37, `${used} MiB were written`);
+    assert.equal(after, 'fits');
+    assert.equal(exit.reason, 'exit');
+    await until(() => taken(1) < 10 * MIB, 'the host has the space again');
+  });
+
+  test('ends what fails while it is full as disk_full, and the next start has room to delete', async () => {
+    const { exit } = await fx.run(`${FILL} 2>/dev/null || exit 3`, { limits, slot: 2 });
+    assert.equal(exit.reason, 'disk_full');
+    const again = await fx.run('head -c 2M /dev/zero > note && rm f* && head -c 30M /dev/zero > big && ls', {
+      limits,
+      slot: 2,
+    });
+    assert.equal(again.stdout, 'big\nnote\n');
+    assert.equal(again.exit.reason, 'exit');
+  });
+
+  test('harms no neighbour when it is full', async () => {
+    await fx.run(FILL, { limits, slot: 2 });
+    assert.equal(
+      (await fx.run('head -c 20M /dev/zero > x && stat -c %s x', { limits, slot: 3 })).stdout,
+      '20971520\n',
+    );
+  });
+
+  test('bounds the number of files', async () => {
+    const { stdout } = await fx.run(
+      `perl -e 'for (1 .. 40000) { open(F, ">", "f$_") or do { print "$_ $!"; last }; close F }'`,
+      { limits, slot: 4 },
+    );
+    assert.match(stdout, /^(19|20)\d{3} No space left/);
+  });
+
+  test('cannot be used for devices or set-uid programs, and holds nothing of the host', async () => {
+    await fx.driver.prepareVolume(volume(5), 5);
+    const line = readFileSync('/proc/self/mountinfo', 'utf8')
+      .split('\n')
+      .find((text) => text.includes(` ${volume(5)} `));
+    assert.match(line ?? '', /nosuid,nodev/);
+    const { stdout } = await fx.run(
+      'ls -A /workspace /home/agent; find / -path /proc -prune -o -name reserve -print 2>/dev/null',
+      {
+        limits,
+        slot: 5,
+      },
+    );
+    assert.equal(stdout, '/home/agent:\n\n/workspace:\n');
+  });
+
+  test('grows and shrinks with the limit, and keeps what is in it', async () => {
+    const write = 'head -c 20M /dev/urandom > data && sha256sum data';
+    const { stdout: sum } = await fx.run(write, { limits, slot: 6 });
+    const room = () => statfsSync(volume(6)).blocks * 4096;
+    const first = room();
+    const more = await fx.run('head -c 35M /dev/zero > more && rm more && sha256sum data', {
+      limits: roomy,
+      slot: 6,
+    });
+    assert.equal(more.stdout, sum);
+    assert.ok(room() > first + 30 * MIB);
+    assert.equal((await fx.run('sha256sum data', { limits, slot: 6 })).stdout, sum);
+    assert.ok(room() < first + 4 * MIB);
+  });
+
+  test('that holds more than a lower limit stays as large and is watched', async () => {
+    await fx.run('head -c 50M /dev/zero | split -b 10M - f', { limits: roomy, slot: 7 });
+    const { exit } = await fx.run(
+      'while :; do head -c 2M /dev/zero > $(mktemp -u ./XXXXXXXX); sleep 0.1; done',
+      {
+        limits,
+        slot: 7,
+      },
+    );
+    assert.equal(exit.reason, 'disk_full');
+  });
+
+  test('outlives the service and its mount', async () => {
+    await fx.run('echo kept > a', { limits, slot: 8 });
+    // As a reboot of the host leaves it.
+    assert.equal(spawnSync('umount', [volume(8)]).status, 0);
+    const next = open({ areaDir: fx.areaDir, name: `${fx.name}-next` });
+    try {
+      await next.driver.prepareVolume(volume(8), 8);
+      assert.equal(readFileSync(join(volume(8), 'workspace/a'), 'utf8'), 'kept\n');
+      await next.driver.prepareVolume(volume(8), 8);
+      // A normal end leaves nothing mounted that nobody uses.
+      await next.driver.close();
+      assert.ok(!isMounted(volume(8)));
+    } finally {
+      rmSync(next.folder, { recursive: true });
+    }
+  });
+
+  test('is mounted once, by whatever service', async () => {
+    await fx.driver.prepareVolume(volume(9), 9);
+    const next = open({ areaDir: fx.areaDir, name: `${fx.name}-next` });
+    await next.driver.prepareVolume(volume(9), 9);
+    assert.equal(mountedFrom(imagesDir).filter(({ folder: at }) => at === volume(9)).length, 1);
+    await next.driver.removeVolume(volume(9));
+    rmSync(next.folder, { recursive: true });
+  });
+
+  test('of a folder that was there before, nothing is made', async () => {
+    const watching = fixture({ areaDir: fx.areaDir, name: `${fx.name}-w` });
+    const volumeDir = volume(10);
+    await watching.driver.prepareVolume(volumeDir, 10);
+    writeFileSync(join(volumeDir, 'workspace/a'), 'old\n');
+    assert.equal((await fx.run('cat a', { limits, slot: 10 })).stdout, 'old\n');
+    assert.ok(!existsSync(image(10)) && !isMounted(volumeDir));
+    rmSync(watching.folder, { recursive: true });
+  });
+
+  test('and an unfinished image or a stray loop device of a service that was killed is taken away', async () => {
+    writeFileSync(join(imagesDir, 'volume-11.img.new-4194303'), '');
+    const stray = join(imagesDir, 'volume-12.img');
+    writeFileSync(stray, Buffer.alloc(MIB));
+    assert.equal(spawnSync('losetup', ['--find', stray]).status, 0);
+    rmSync(stray);
+    const next = open({ areaDir: fx.areaDir, name: `${fx.name}-next` });
+    await next.driver.prepareVolume(volume(11), 11);
+    assert.deepEqual(
+      readdirSync(imagesDir).filter((name) => name.includes('.new')),
+      [],
+    );
+    assert.ok(!spawnSync('losetup', ['--all'], { encoding: 'utf8' }).stdout.includes(stray));
+    await next.driver.removeVolume(volume(11));
+    rmSync(next.folder, { recursive: true });
+  });
+});
+
+test(
+  'without root rights there are no images, and the report says why',
+  { skip: process.getuid?.() !== 0 },
+  () => {
+    const script = `import('${import.meta.resolve('../../src/sandbox/disk/image-probe.ts')}').then(async (m) => console.log(await m.imageProblem('/tmp/none')))`;
+    const { stdout, stderr } = spawnSync(process.execPath, ['-e', script], {
+      uid: 65534,
+      gid: 65534,
+      encoding: 'utf8',
+    });
+    assert.match(stdout, /need a service with root rights/, stderr);
+  },
+);
