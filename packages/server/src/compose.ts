@@ -20,6 +20,7 @@ import { createModelGateway } from './gateway/gateway.ts';
 import { readProviders } from './gateway/providers.ts';
 import { harnessLinks } from './harness/link.ts';
 import { harnessLaunch, prepareHarness } from './harness/launch.ts';
+import { openA2a } from './open-a2a.ts';
 import { openEgress } from './open-egress.ts';
 import { openSandboxDriver } from './open-sandbox-driver.ts';
 import { readAuthorities } from './repos/ca-bundle.ts';
@@ -305,6 +306,15 @@ export async function compose(
     conversations,
     cursors,
   });
+  const a2a = openA2a({
+    db,
+    ...stores,
+    box,
+    holdEncryptionKey: encryptionKeys.hold,
+    cursors,
+    guard,
+    log,
+  });
   const services = {
     auth,
     agents,
@@ -346,6 +356,7 @@ export async function compose(
     rateLimit,
     idempotency,
     acpSessions,
+    a2a: a2a.service,
   };
 
   const app = createApp(services, {
@@ -381,6 +392,7 @@ export async function compose(
       await work.resume();
       await agents.resumeRemovals();
       rateLimit.start(500);
+      a2a.delivery.start();
       purge = setInterval(() => {
         idempotency
           .purge()
@@ -399,6 +411,7 @@ export async function compose(
         ['events', () => hub.drain(), END_MS],
         ['deployments', () => work.idle(), END_MS],
         ['git', () => git.idle(), END_MS],
+        ['push notifications', () => a2a.delivery.close(), END_MS],
         ['rate limit', () => rateLimit.close(), END_MS],
         ['keys', () => auth.close(), END_MS],
         ['egress', () => egress.close(), END_MS],

@@ -60,6 +60,13 @@ export const limits = {
   acpUnreadBytes: 4 * 1024 * 1024,
   /** After so long a client that reads nothing, or asks for nothing over HTTP, has no connection any more. */
   acpIdleMs: 300_000,
+  /** Of a request of A2A, whose messages may hold files. */
+  a2aBodyBytes: 6 * 1024 * 1024,
+  pushConfigsPerTask: 20,
+  /** How often an update of a task is tried to be sent, over about a day. */
+  pushAttempts: 12,
+  /** After a task has ended, its push configurations are kept for so long. */
+  pushConfigDays: 30,
   snapshotsPerAgent: 50,
   /** That are read at once, of an agent and of all. */
   archivesPerAgent: 4,

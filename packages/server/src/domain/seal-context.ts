@@ -8,3 +8,7 @@ export const brokerContext = (sandboxId: string): string => `broker:${sandboxId}
 
 export const idempotencyContext = (keyId: string, idempotencyKey: string): string =>
   `idempotency:${keyId}:${idempotencyKey}`;
+
+export const pushConfigContext = (id: string): string => `a2a-push-config:${id}`;
+
+export const signingKeyContext = (id: string): string => `a2a-signing-key:${id}`;

@@ -24,6 +24,9 @@ export class UrlRefused extends Error {
   }
 }
 
+/** The name cannot be resolved, at least not now. */
+export class HostNotFound extends UrlRefused {}
+
 export interface UrlGuardOptions {
   protocols: readonly string[];
   /** Ranges that are let through although they are not public (BERTH_ALLOW_PRIVATE_NETWORKS). */
@@ -76,7 +79,7 @@ export function parseUserUrl(text: string, protocols: readonly string[]): URL {
 
 async function resolveHost(url: URL, lookup: UrlGuardOptions['lookup']): Promise<string[]> {
   const found = await lookup(url.hostname).catch(() => []);
-  if (found.length === 0) throw new UrlRefused(`The host "${url.hostname}" cannot be found.`);
+  if (found.length === 0) throw new HostNotFound(`The host "${url.hostname}" cannot be found.`);
   return found;
 }
 

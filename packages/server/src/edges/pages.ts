@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Context, Hono } from 'hono';
 import { DomainError } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
+import { KEYS_PATH } from './a2a/card.ts';
 import { docsPage } from './docs/page.ts';
 import { landingPage } from './docs/landing.ts';
 import { style } from './docs/style.ts';
@@ -35,6 +36,7 @@ export function addPages(
     '/healthz': () => jsonResponse(200, '{"status":"ok"}', newHead(newId())),
     '/readyz': () => ready(edge, probe),
     '/metrics': () => metrics(edge, gauges),
+    [KEYS_PATH]: () => cardKeys(edge),
   };
   for (const [path, handler] of Object.entries(pages)) hono.get(path, handler);
   return Object.keys(pages);
@@ -45,6 +47,12 @@ async function ready(edge: Edge, probe: Probe): Promise<Response> {
   const head = newHead(newId());
   if (problems.length === 0) return jsonResponse(200, '{"status":"ready"}', head);
   return errorResponse(new DomainError('unavailable', problems.join(' '), { retryAfterSeconds: 1 }), head);
+}
+
+/** What the cards of agents are signed with. */
+async function cardKeys(edge: Edge): Promise<Response> {
+  const text = JSON.stringify({ keys: await edge.services.a2a.publicKeys() });
+  return jsonResponse(200, text, { ...publicHead(), 'Access-Control-Allow-Origin': '*' });
 }
 
 function metrics(edge: Edge, gauges: () => Record<string, number>): Response {

@@ -16,6 +16,7 @@ import type {
 import type { Page, PageQuery } from '../domain/paging.ts';
 import type { Artifact, MessagePart } from '../domain/parts.ts';
 import type { Question } from '../domain/questions.ts';
+import type { A2aService } from './a2a-api.ts';
 import type {
   SandboxesService,
   SandboxExecService,
@@ -47,6 +48,7 @@ export interface Services {
   rateLimit: RateLimitService;
   idempotency: IdempotencyService;
   acpSessions: AcpSessionsService;
+  a2a: A2aService;
 }
 
 export interface Caller extends Principal {

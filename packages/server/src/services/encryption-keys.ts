@@ -3,7 +3,13 @@ import { createBox, idOfKey } from '../domain/box.ts';
 import type { Box } from '../domain/box.ts';
 import { DomainError } from '../domain/errors.ts';
 import type { KeySource } from '../domain/ports/key-source.ts';
-import { brokerContext, idempotencyContext, secretContext } from '../domain/seal-context.ts';
+import {
+  brokerContext,
+  idempotencyContext,
+  pushConfigContext,
+  secretContext,
+  signingKeyContext,
+} from '../domain/seal-context.ts';
 import type { Database } from '../store/database.ts';
 import type { SealedRowStore, WrappedRow } from '../store/sealed-rows.ts';
 import type { SettingsStore } from '../store/settings.ts';
@@ -160,6 +166,10 @@ function contextOf({ table, a, b }: WrappedRow): string {
       return secretContext(a, b);
     case 'sandbox_brokers':
       return brokerContext(a);
+    case 'a2a_push_configs':
+      return pushConfigContext(a);
+    case 'a2a_signing_keys':
+      return signingKeyContext(a);
     case 'idempotency':
       return idempotencyContext(a, b);
   }

@@ -2,7 +2,7 @@ import type { Database } from './database.ts';
 
 /** A row whose data key is wrapped by a key-encryption key; `a` and `b` are what its context is made of. */
 export interface WrappedRow {
-  table: 'secrets' | 'sandbox_brokers' | 'idempotency';
+  table: 'secrets' | 'sandbox_brokers' | 'idempotency' | 'a2a_push_configs' | 'a2a_signing_keys';
   a: string;
   b: string;
   wrappedKey: Buffer;
@@ -31,6 +31,14 @@ export function createSealedRowStore(db: Database) {
                kek_id as "kekId"
         from sandbox_brokers where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
       if (brokers.length > 0) return brokers;
+      const pushes = await db.sql<WrappedRow[]>`
+        select 'a2a_push_configs' as table, id::text as a, '' as b, wrapped_key as "wrappedKey", kek_id as "kekId"
+        from a2a_push_configs where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
+      if (pushes.length > 0) return pushes;
+      const signers = await db.sql<WrappedRow[]>`
+        select 'a2a_signing_keys' as table, id as a, '' as b, wrapped_key as "wrappedKey", kek_id as "kekId"
+        from a2a_signing_keys where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
+      if (signers.length > 0) return signers;
       return db.sql<WrappedRow[]>`
         select 'idempotency' as table, key_id as a, idempotency_key as b, wrapped_key as "wrappedKey",
                kek_id as "kekId"
@@ -47,6 +55,12 @@ export function createSealedRowStore(db: Database) {
         case 'sandbox_brokers':
           await sql`update sandbox_brokers set ${wrapped} where sandbox_id = ${a}`;
           return;
+        case 'a2a_push_configs':
+          await sql`update a2a_push_configs set ${wrapped} where id = ${a}`;
+          return;
+        case 'a2a_signing_keys':
+          await sql`update a2a_signing_keys set ${wrapped} where id = ${a}`;
+          return;
         case 'idempotency':
           await sql`update idempotency set ${wrapped} where key_id = ${a} and idempotency_key = ${b}`;
       }
@@ -54,7 +68,8 @@ export function createSealedRowStore(db: Database) {
 
     /** Waits for whoever is writing sealed rows, and holds back new ones until the end of the transaction. */
     async holdWriters(): Promise<void> {
-      await db.sql`lock table secrets, sandbox_brokers, idempotency in share row exclusive mode`;
+      await db.sql`lock table secrets, sandbox_brokers, a2a_push_configs, a2a_signing_keys, idempotency
+        in share row exclusive mode`;
     },
   };
 }

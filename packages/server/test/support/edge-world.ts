@@ -16,6 +16,8 @@ import type { Services } from '../../src/services/api.ts';
 import { createAcpSessionStore } from '../../src/store/acp-sessions.ts';
 import type { RateLimit } from '../../src/services/gcra.ts';
 import type { Idempotency } from '../../src/services/idempotency.ts';
+import { createUrlGuard } from '../../src/services/url-guard.ts';
+import { openA2a } from '../../src/open-a2a.ts';
 import { createForks } from '../../src/services/forks.ts';
 import { createOpenFollows } from '../../src/services/open-follows.ts';
 import { createSnapshots } from '../../src/services/snapshots.ts';
@@ -149,6 +151,15 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     ...core,
     rateLimit,
     idempotency,
+    a2a: openA2a({
+      db,
+      ...stores,
+      box: createBox([randomBytes(32)]),
+      holdEncryptionKey: async () => {},
+      cursors,
+      guard: createUrlGuard([]),
+      log: silentLog,
+    }).service,
     acpSessions: createAcpSessions({
       ...stores,
       acpSessions: createAcpSessionStore(db),

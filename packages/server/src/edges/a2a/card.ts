@@ -1,0 +1,99 @@
+import { AgentCard } from '@a2a-js/sdk';
+import { ServerCallContext } from '@a2a-js/sdk/server';
+import { duplicateInterfacesForLegacy } from '@a2a-js/sdk/compat/v0_3';
+import { LegacyRestTransportHandler } from '@a2a-js/sdk/compat/v0_3/server';
+import type { A2ARequestHandler } from '@a2a-js/sdk/server';
+import type { Agent } from '../../domain/nouns.ts';
+import type { A2aService } from '../../services/a2a-api.ts';
+import type { Addresses } from '../http/route.ts';
+import { inputModes, outputModes } from './parts.ts';
+import { canonicalJson } from './canonical-json.ts';
+
+export const RPC_PATH = '/a2a';
+export const REST_PATH = '/a2a/http';
+export const CARD_PATH = '/.well-known/agent-card.json';
+/** Where clients of 0.2 looked. */
+export const OLD_CARD_PATH = '/.well-known/agent.json';
+export const KEYS_PATH = '/.well-known/jwks.json';
+
+/** Where the keys of all agents' cards are: on the app domain itself. */
+export function keysUrl({ baseUrl, appDomain }: Addresses): string {
+  return `${baseUrl.startsWith('https:') ? 'https' : 'http'}://${appDomain}${KEYS_PATH}`;
+}
+
+/** What an agent tells of itself (A2A 1.0, section 4.4.1). `origin` is its own address. */
+export function agentCard(agent: Agent, origin: string): AgentCard {
+  const description = agent.description.trim() || `${agent.name}, an agent.`;
+  const supportedInterfaces = duplicateInterfacesForLegacy(
+    [
+      { url: origin + RPC_PATH, protocolBinding: 'JSONRPC', tenant: '', protocolVersion: '1.0' },
+      { url: origin + REST_PATH, protocolBinding: 'HTTP+JSON', tenant: '', protocolVersion: '1.0' },
+    ],
+    ['JSONRPC', 'HTTP+JSON'],
+  );
+  return {
+    name: agent.name,
+    description,
+    supportedInterfaces,
+    provider: undefined,
+    // It changes whenever the agent itself does.
+    version: agent.deploymentId ?? '1',
+    capabilities: { streaming: true, pushNotifications: true, extensions: [], extendedAgentCard: true },
+    securitySchemes: {
+      bearer: {
+        scheme: {
+          $case: 'httpAuthSecurityScheme',
+          value: { description: 'An API key that may use this agent.', scheme: 'Bearer', bearerFormat: '' },
+        },
+      },
+    },
+    securityRequirements: [{ schemes: { bearer: { list: [] } } }],
+    defaultInputModes: [...inputModes],
+    defaultOutputModes: [...outputModes],
+    skills: [
+      {
+        id: 'chat',
+        name: agent.name,
+        description,
+        tags: ['chat'],
+        examples: [],
+        inputModes: [],
+        outputModes: [],
+        securityRequirements: [],
+      },
+    ],
+    signatures: [],
+  };
+}
+
+/** For callers with a key: what else a user of the agent may want to know. */
+export function extendedCard(agent: Agent, origin: string): AgentCard {
+  const card = agentCard(agent, origin);
+  card.skills[0]!.tags.push(`model:${agent.model}`);
+  return card;
+}
+
+/** The card as JSON of a version, signed. */
+export async function cardJson(
+  card: AgentCard,
+  version: '1.0' | '0.3',
+  jku: string,
+  signer: Pick<A2aService, 'signCard'>,
+): Promise<Record<string, unknown>> {
+  const json =
+    version === '1.0' ? (AgentCard.toJSON(card) as Record<string, unknown>) : await legacyCard(card);
+  const signature = await signer.signCard(canonicalJson(json), { typ: 'JOSE', jku });
+  return { ...json, signatures: [signature] };
+}
+
+/**
+ * The card as 0.3 knows it, with the interfaces of 1.0 beside: a client that has not said its version finds what it can
+ * speak either way.
+ */
+export async function legacyCard(card: AgentCard): Promise<Record<string, unknown>> {
+  const source = { getAuthenticatedExtendedAgentCard: async () => card } as unknown as A2ARequestHandler;
+  const handler = new LegacyRestTransportHandler(source);
+  const legacy = await handler.getAuthenticatedExtendedAgentCard(new ServerCallContext());
+  const { supportedInterfaces, securityRequirements } = AgentCard.toJSON(card) as Record<string, unknown>;
+  return { ...legacy, supportedInterfaces, securityRequirements };
+}

@@ -1,0 +1,252 @@
+import { createHash } from 'node:crypto';
+import { Message as MessageCodec } from '@a2a-js/sdk';
+import type {
+  CancelTaskRequest,
+  AgentCard,
+  GetTaskRequest,
+  ListTasksRequest,
+  ListTasksResponse,
+  Message,
+  SendMessageRequest,
+  StreamResponse,
+  SubscribeToTaskRequest,
+  Task,
+} from '@a2a-js/sdk';
+import type { A2ARequestHandler } from '@a2a-js/sdk/server';
+import { DomainError } from '../../domain/errors.ts';
+import { limits } from '../../domain/limits.ts';
+import type { Run } from '../../domain/nouns.ts';
+import { isTerminal } from '../../domain/nouns.ts';
+import type { HostCall } from '../hosts/host-edge.ts';
+import { answerTo } from './answers.ts';
+import { agentCard, extendedCard } from './card.ts';
+import { malformed } from './guard.ts';
+import { TaskNotCancelableError, UnsupportedOperationError } from './errors.ts';
+import { followRun } from './follow-run.ts';
+import { taskFilter } from './list-filter.ts';
+import { readParts } from './parts.ts';
+import { PushOperations, readPushConfig } from './push-operations.ts';
+import { TaskView } from './task-view.ts';
+import type { Version } from './versions.ts';
+
+const PAGE = 500;
+
+/** A task that a message went to, and whether what it was before is in it already. */
+interface Begun {
+  view: TaskView;
+  isFresh: boolean;
+}
+
+/**
+ * The operations of A2A as service calls, in the SDK's terms: it does the shapes of both versions, the runs, conversations
+ * and their log are ours. One for each request. What a request holds is checked before (guard.ts).
+ */
+export class TaskHandler extends PushOperations implements A2ARequestHandler {
+  /** Of the event that was yielded last, for the `id:` of a stream. */
+  seq = 0;
+  readonly #signal: AbortSignal;
+
+  constructor(call: HostCall, version: Version, signal: AbortSignal) {
+    super(call, version);
+    this.#signal = signal;
+  }
+
+  async getAgentCard(): Promise<AgentCard> {
+    return agentCard(this.call.agent, this.call.origin);
+  }
+
+  async getAuthenticatedExtendedAgentCard(): Promise<AgentCard> {
+    return extendedCard(this.call.agent, this.call.origin);
+  }
+
+  async sendMessage(params: SendMessageRequest): Promise<Message | Task> {
+    const { view } = await this.#begin(params, 'send');
+    const { historyLength, returnImmediately = false } = params.configuration ?? {};
+    const isDone = () => (returnImmediately ? view.seq > 0 : view.isTerminal || view.isInterrupted);
+    if (!isDone()) {
+      const late = AbortSignal.timeout(limits.waitMaxSeconds * 1000);
+      const signal = AbortSignal.any([this.#signal, late]);
+      for await (const batch of this.#follow(view, signal)) {
+        for (const event of batch) view.apply(event);
+        if (isDone()) break;
+      }
+    }
+    if (view.isPlainReply && view.answer) return { ...view.answer, taskId: '' };
+    return view.task({ historyLength });
+  }
+
+  async *sendMessageStream(params: SendMessageRequest): AsyncGenerator<StreamResponse, void, undefined> {
+    const { view, isFresh } = await this.#begin(params, 'stream');
+    if (!isFresh) {
+      this.seq = view.seq;
+      yield taskResponse(view.task({ historyLength: params.configuration?.historyLength }));
+      if (view.isTerminal || view.isInterrupted) return;
+    }
+    yield* this.#updates(view);
+  }
+
+  async getTask(params: GetTaskRequest): Promise<Task> {
+    const run = await this.run(params.id);
+    const view = await this.#viewOf(run);
+    return view.task({ historyLength: params.historyLength });
+  }
+
+  async cancelTask(params: CancelTaskRequest): Promise<Task> {
+    const run = await this.run(params.id);
+    if (run.status !== 'cancelled') {
+      if (isTerminal(run.status)) throw notCancelable(run);
+      await this.call.services.runs.cancel(this.call.caller, run.id).catch((error: unknown) => {
+        throw error instanceof DomainError && error.code === 'conflict' ? notCancelable(run) : error;
+      });
+    }
+    return (await this.#viewOf(run)).task();
+  }
+
+  async *resubscribe(params: SubscribeToTaskRequest): AsyncGenerator<StreamResponse, void, undefined> {
+    const run = await this.run(params.id);
+    if (isTerminal(run.status))
+      throw new UnsupportedOperationError(`The task ${run.id} has ended; get it instead.`);
+    const view = await this.#snapshot(run.id, await this.contextOf(run.conversationId));
+    this.seq = view.seq;
+    yield taskResponse(view.task());
+    if (!view.isTerminal) yield* this.#updates(view);
+  }
+
+  async listTasks(params: ListTasksRequest): Promise<ListTasksResponse> {
+    const { services, caller, agent } = this.call;
+    const pageSize = params.pageSize ?? limits.pageDefault;
+    const conversationId =
+      params.contextId === '' ? null : await services.a2a.findContext(caller, agent.id, params.contextId);
+    const filter = taskFilter(params);
+    if (filter === null || (params.contextId !== '' && conversationId === null))
+      return { tasks: [], nextPageToken: '', pageSize, totalSize: 0 };
+    const cursor = params.pageToken === '' ? null : params.pageToken;
+    const query = { ...filter, conversationId, limit: pageSize, cursor };
+    const { rows, total, nextCursor } = await services.a2a.listTasks(caller, agent.id, query);
+    const withArtifacts = params.includeArtifacts ?? false;
+    const contexts = await services.a2a.contextIds([...new Set(rows.map((row) => row.conversationId))]);
+    const views = new Map(
+      rows.map(({ runId, conversationId: id }) => [runId, new TaskView(runId, contexts.get(id) ?? id)]),
+    );
+    for (const event of await services.a2a.taskEvents(caller, [...views.keys()], withArtifacts))
+      views.get(event.runId)?.apply(event);
+    const options = { historyLength: params.historyLength ?? 0, artifacts: withArtifacts };
+    const tasks = [...views.values()].map((view) => view.task(options));
+    return { tasks, nextPageToken: nextCursor ?? '', pageSize, totalSize: total };
+  }
+
+  /** What comes, until the task ends or waits for its client. */
+  async *#updates(view: TaskView): AsyncGenerator<StreamResponse, void, undefined> {
+    for await (const batch of this.#follow(view, this.#signal)) {
+      for (const event of batch) {
+        for (const response of view.apply(event)) {
+          this.seq = event.seq;
+          yield response;
+        }
+        if (view.isTerminal || (view.isInterrupted && event.type === 'run.awaiting_input')) return;
+      }
+    }
+  }
+
+  #follow(view: TaskView, signal: AbortSignal) {
+    const { services, caller } = this.call;
+    return followRun(services.events, caller, view.taskId, view.seq, signal);
+  }
+
+  async #begin(params: SendMessageRequest, method: 'send' | 'stream'): Promise<Begun> {
+    const message = params.message!;
+    const { services, caller, agent } = this.call;
+    const push = readPushConfig(params.configuration?.taskPushNotificationConfig, this.version);
+    if (push) await services.a2a.checkPushTarget(push.url);
+    const begun =
+      message.taskId === '' ? await this.#newTask(params, message, method) : await this.#followUp(message);
+    if (push)
+      await services.a2a.putPushConfig(caller, agent.id, begun.view.taskId, push, message.taskId === '');
+    return begun;
+  }
+
+  async #newTask(params: SendMessageRequest, message: Message, method: string): Promise<Begun> {
+    const { services, caller, agent } = this.call;
+    const { text, others } = readParts(message.parts);
+    const { contextId } = message;
+    const conversationId =
+      contextId === '' ? null : await services.a2a.resolveContext(caller, agent.id, contextId);
+    const same = [agent.id, this.version, method, MessageCodec.toJSON(message), params.configuration ?? null];
+    const requestHash = createHash('sha256').update(JSON.stringify(same)).digest('hex');
+    const metadata = message.metadata ?? params.metadata ?? null;
+    const accepted = await services.runs.send(caller, {
+      agentId: agent.id,
+      conversationId,
+      mayBegin: conversationId !== null,
+      content: text,
+      parts: others,
+      clientMessageId: message.messageId,
+      metadata,
+      onBusy: 'enqueue',
+      source: 'a2a',
+      idempotency: { key: `a2a:${requestHash}`, requestHash },
+    });
+    const context = contextId || accepted.conversationId;
+    if (accepted.replayed) return { view: await this.#snapshot(accepted.runId, context), isFresh: false };
+    return { view: new TaskView(accepted.runId, context), isFresh: true };
+  }
+
+  /** A message to a task that waits answers what it asked; to another one there is nothing to say. */
+  async #followUp(message: Message): Promise<Begun> {
+    const { services, caller } = this.call;
+    const run = await this.run(message.taskId);
+    const contextId = await this.contextOf(run.conversationId);
+    if (
+      message.contextId !== '' &&
+      message.contextId !== contextId &&
+      message.contextId !== run.conversationId
+    )
+      throw malformed('message.contextId', 'is not the context of the task that message.taskId names.');
+    if (isTerminal(run.status))
+      throw new UnsupportedOperationError(
+        `The task ${run.id} has ended; send the message without its taskId, to the same contextId.`,
+      );
+    const view = await this.#snapshot(run.id, contextId);
+    const [question] = await services.runs.questions(caller, run.id);
+    if (!question) {
+      throw new UnsupportedOperationError(
+        `The task ${run.id} does not wait for a message; send it without taskId, and it is dealt with after this task.`,
+      );
+    }
+    await services.runs.respond(caller, run.id, answerTo(question, readParts(message.parts)));
+    await this.#catchUp(view);
+    return { view, isFresh: false };
+  }
+
+  async #viewOf(run: Run): Promise<TaskView> {
+    const { services, caller } = this.call;
+    const contextId = await this.contextOf(run.conversationId);
+    if (!isTerminal(run.status)) return this.#snapshot(run.id, contextId);
+    const view = new TaskView(run.id, contextId);
+    for (const event of await services.a2a.taskEvents(caller, [run.id], true)) view.apply(event);
+    return view;
+  }
+
+  async #snapshot(runId: string, contextId: string): Promise<TaskView> {
+    const view = new TaskView(runId, contextId);
+    await this.#catchUp(view);
+    return view;
+  }
+
+  async #catchUp(view: TaskView): Promise<void> {
+    const { services, caller } = this.call;
+    for (let hasMore = true; hasMore;) {
+      const page = await services.events.after(caller, { runId: view.taskId }, view.seq, PAGE);
+      for (const event of page.events) view.apply(event);
+      hasMore = page.hasMore;
+    }
+  }
+}
+
+function taskResponse(task: Task): StreamResponse {
+  return { payload: { $case: 'task', value: task } };
+}
+
+function notCancelable(run: Run): TaskNotCancelableError {
+  return new TaskNotCancelableError(`The task ${run.id} has ended already; it is ${run.status}.`);
+}

@@ -1,0 +1,111 @@
+import type {
+  DeleteTaskPushNotificationConfigRequest,
+  GetTaskPushNotificationConfigRequest,
+  ListTaskPushNotificationConfigsRequest,
+  ListTaskPushNotificationConfigsResponse,
+  TaskPushNotificationConfig,
+} from '@a2a-js/sdk';
+import { DomainError } from '../../domain/errors.ts';
+import type { Run } from '../../domain/nouns.ts';
+import type { PushConfig } from '../../services/a2a-api.ts';
+import type { HostCall } from '../hosts/host-edge.ts';
+import { TaskNotFoundError } from './errors.ts';
+import type { Version } from './versions.ts';
+
+/** Operations on the push configurations of a task, and how a task is found. */
+export class PushOperations {
+  readonly call: HostCall;
+  readonly version: Version;
+
+  constructor(call: HostCall, version: Version) {
+    this.call = call;
+    this.version = version;
+  }
+
+  /** What is not the caller's to see is not found, whatever it is. */
+  async run(taskId: string): Promise<Run> {
+    const { services, caller } = this.call;
+    const run = await services.runs.get(caller, taskId).catch((error: unknown) => {
+      throw error instanceof DomainError && error.code === 'not_found' ? taskNotFound() : error;
+    });
+    await services.a2a.forgetSend(caller, run.id);
+    return run;
+  }
+
+  async contextOf(conversationId: string): Promise<string> {
+    return (await this.call.services.a2a.contextIds([conversationId])).get(conversationId) ?? conversationId;
+  }
+
+  async createTaskPushNotificationConfig(
+    params: TaskPushNotificationConfig,
+  ): Promise<TaskPushNotificationConfig> {
+    const { services, caller, agent } = this.call;
+    const run = await this.run(params.taskId);
+    const config = readPushConfig(params, this.version)!;
+    return shown(run.id, await services.a2a.putPushConfig(caller, agent.id, run.id, config, false));
+  }
+
+  async getTaskPushNotificationConfig(
+    params: GetTaskPushNotificationConfigRequest,
+  ): Promise<TaskPushNotificationConfig> {
+    const configs = await this.#configs(params.taskId);
+    // 0.3 lets a client leave the id out.
+    const found =
+      configs.find(({ id }) => id === (params.id || params.taskId)) ??
+      (params.id === '' ? configs[0] : undefined);
+    if (!found) throw new TaskNotFoundError('The task has no such push configuration.');
+    return shown(params.taskId, found);
+  }
+
+  async listTaskPushNotificationConfigs(
+    params: ListTaskPushNotificationConfigsRequest,
+  ): Promise<ListTaskPushNotificationConfigsResponse> {
+    const configs = await this.#configs(params.taskId);
+    return { configs: configs.map((config) => shown(params.taskId, config)), nextPageToken: '' };
+  }
+
+  async deleteTaskPushNotificationConfig(params: DeleteTaskPushNotificationConfigRequest): Promise<void> {
+    const { services, caller, agent } = this.call;
+    const run = await this.run(params.taskId);
+    await services.a2a.removePushConfig(caller, agent.id, run.id, params.id || run.id);
+  }
+
+  async #configs(taskId: string): Promise<PushConfig[]> {
+    const { services, caller, agent } = this.call;
+    const run = await this.run(taskId);
+    return services.a2a.pushConfigs(caller, agent.id, run.id);
+  }
+}
+
+function taskNotFound(): TaskNotFoundError {
+  return new TaskNotFoundError('There is no task of this id.');
+}
+
+export function readPushConfig(
+  config: TaskPushNotificationConfig | undefined,
+  version: Version,
+): PushConfig | null {
+  if (!config) return null;
+  const { id, url, token, authentication } = config;
+  const given = authentication && authentication.scheme !== '' ? authentication : null;
+  return {
+    id,
+    url,
+    version,
+    secret: {
+      token,
+      authentication: given && { scheme: given.scheme, credentials: given.credentials },
+    },
+  };
+}
+
+function shown(taskId: string, { id, url, secret }: PushConfig): TaskPushNotificationConfig {
+  return {
+    tenant: '',
+    id,
+    taskId,
+    url,
+    token: secret.token,
+    authentication: secret.authentication ?? undefined,
+  };
+}

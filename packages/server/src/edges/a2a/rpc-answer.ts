@@ -1,0 +1,25 @@
+import { JsonRpcTransportError } from '@a2a-js/sdk/errors';
+import type { HostCall } from '../hosts/host-edge.ts';
+import { failureOf, rpcErrorOf } from './errors.ts';
+
+export interface RpcRequest {
+  id: string | number | null;
+  method: string;
+  params: unknown;
+}
+
+export function rpcError(code: number, message: string): JsonRpcTransportError {
+  return new JsonRpcTransportError({ jsonrpc: '2.0', id: null, error: { code, message } });
+}
+
+export function rpcErrorText(call: HostCall, id: RpcRequest['id'], error: unknown): string {
+  const failure = failureOf(error, call.requestId);
+  if (failure.cause !== undefined)
+    call.log.error('request failed', { requestId: call.requestId, cause: failure.cause });
+  return JSON.stringify({ jsonrpc: '2.0', id, error: rpcErrorOf(failure) });
+}
+
+export function rpcAnswer(call: HostCall, body: unknown): Response {
+  call.head['Content-Type'] = 'application/json';
+  return new Response(JSON.stringify(body), { status: 200, headers: call.head });
+}

@@ -1,0 +1,47 @@
+import type { Box } from './domain/box.ts';
+import type { Log } from './domain/log.ts';
+import type { Cursors } from './domain/paging.ts';
+import type { UrlGuard } from './domain/url-guard.ts';
+import { renderNotifications } from './edges/a2a/push-render.ts';
+import { postTo } from './egress/post.ts';
+import { createA2aDelivery, type A2aDelivery } from './services/a2a-delivery.ts';
+import { createPushTargets } from './services/a2a-push-targets.ts';
+import { createCardSigning } from './services/a2a-signing.ts';
+import { createA2a } from './services/a2a.ts';
+import type { A2aService } from './services/a2a-api.ts';
+import { createA2aPushStore } from './store/a2a-push.ts';
+import { createA2aSigningStore } from './store/a2a-signing.ts';
+import { createA2aTaskStore } from './store/a2a-tasks.ts';
+import type { AgentStore } from './store/agents.ts';
+import type { Database } from './store/database.ts';
+
+/** What A2A needs beside what every protocol has, and the sending of its push notifications. */
+export function openA2a(options: {
+  db: Database;
+  agents: AgentStore;
+  box: Box;
+  holdEncryptionKey: () => Promise<void>;
+  cursors: Cursors;
+  guard: UrlGuard;
+  log: Log;
+}): { service: A2aService; delivery: A2aDelivery } {
+  const { db, box, guard, log } = options;
+  const tasks = createA2aTaskStore(db);
+  const pushes = createA2aPushStore(db);
+  const targets = createPushTargets(guard);
+  return {
+    service: {
+      ...createA2a({ ...options, tasks, pushes, targets }),
+      ...createCardSigning({ ...options, signingKeys: createA2aSigningStore(db) }),
+    },
+    delivery: createA2aDelivery({
+      tasks,
+      pushes,
+      targets,
+      box,
+      post: postTo,
+      render: renderNotifications,
+      log,
+    }),
+  };
+}

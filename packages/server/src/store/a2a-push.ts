@@ -1,0 +1,119 @@
+import type { Sealed } from '../domain/box.ts';
+import type { Database, Sql } from './database.ts';
+
+export interface PushConfigRow extends Sealed {
+  id: string;
+  orgId: string;
+  agentId: string;
+  conversationId: string;
+  runId: string;
+  keyId: string;
+  configId: string;
+  url: string;
+  version: '1.0' | '0.3';
+  deliveredSeq: number;
+  attempts: number;
+}
+
+const columns = (sql: Sql) => sql`
+  p.id, p.org_id as "orgId", p.agent_id as "agentId", p.conversation_id as "conversationId", p.run_id as "runId",
+  p.key_id as "keyId", p.config_id as "configId", p.url, p.version, p.sealed_value as sealed,
+  p.wrapped_key as "wrappedKey", p.kek_id as "kekId", p.delivered_seq::float8 as "deliveredSeq", p.attempts`;
+
+/** What is never sent: pieces of a text, which comes whole, and what A2A does not show. */
+const unsent = [
+  'message.delta',
+  'thought.delta',
+  'tool.started',
+  'tool.updated',
+  'tool.finished',
+  'plan.updated',
+  'usage.recorded',
+];
+
+export type A2aPushStore = ReturnType<typeof createA2aPushStore>;
+
+export function createA2aPushStore(db: Database) {
+  return {
+    /** Replaces one of the same id. `deliveredSeq`: what came up to it is not sent. */
+    async put(row: Omit<PushConfigRow, 'attempts'>, isOver: boolean): Promise<void> {
+      await db.sql`
+        insert into a2a_push_configs (id, org_id, agent_id, conversation_id, run_id, key_id, config_id, url, version,
+          sealed_value, wrapped_key, kek_id, delivered_seq, ended_at)
+        values (${row.id}, ${row.orgId}, ${row.agentId}, ${row.conversationId}, ${row.runId}, ${row.keyId},
+          ${row.configId}, ${row.url}, ${row.version}, ${row.sealed}, ${row.wrappedKey}, ${row.kekId},
+          ${row.deliveredSeq}::bigint, ${isOver ? db.sql`now()` : null})
+        on conflict (run_id, config_id) do update set id = excluded.id, key_id = excluded.key_id, url = excluded.url,
+          version = excluded.version, sealed_value = excluded.sealed_value, wrapped_key = excluded.wrapped_key,
+          kek_id = excluded.kek_id, attempts = 0, due_at = now(), last_error = null, ended_at = excluded.ended_at`;
+    },
+
+    async countOthers(runId: string, configId: string): Promise<number> {
+      const [row] = await db.sql<{ count: number }[]>`
+        select count(*)::int as count from a2a_push_configs where run_id = ${runId} and config_id <> ${configId}`;
+      return row!.count;
+    },
+
+    async list(runId: string): Promise<PushConfigRow[]> {
+      const { sql } = db;
+      return sql<PushConfigRow[]>`
+        select ${columns(sql)} from a2a_push_configs p where run_id = ${runId} order by created_at, config_id`;
+    },
+
+    async remove(runId: string, configId: string): Promise<void> {
+      await db.sql`delete from a2a_push_configs where run_id = ${runId} and config_id = ${configId}`;
+    },
+
+    /** Takes some that have something to send, for `leaseMs`: no other replica sends for them meanwhile. */
+    async claim(limit: number, leaseMs: number): Promise<PushConfigRow[]> {
+      const { sql } = db;
+      return sql<PushConfigRow[]>`
+        update a2a_push_configs p set leased_until = now() + make_interval(secs => ${leaseMs / 1000})
+        where p.id in (
+          select o.id from a2a_push_configs o
+          where o.ended_at is null and o.due_at <= now() and (o.leased_until is null or o.leased_until < now())
+            and exists (select 1 from events e where e.run_id = o.run_id and e.seq > o.delivered_seq
+              and e.type <> all (${unsent}::text[]))
+            and exists (select 1 from api_keys k where k.id = o.key_id and k.revoked_at is null
+              and (k.expires_at is null or k.expires_at > now()))
+            and exists (select 1 from conversations c where c.id = o.conversation_id and c.deleted_at is null)
+          order by o.due_at limit ${limit} for update skip locked)
+        returning ${columns(sql)}`;
+    },
+
+    /** It was sent up to `seq`; the lease is renewed. False: it was deleted or replaced meanwhile. */
+    async advance(id: string, seq: number, leaseMs: number): Promise<boolean> {
+      const rows = await db.sql`
+        update a2a_push_configs set delivered_seq = ${seq}::bigint, attempts = 0, last_error = null,
+          leased_until = now() + make_interval(secs => ${leaseMs / 1000})
+        where id = ${id} and ended_at is null returning 1`;
+      return rows.length > 0;
+    },
+
+    async release(id: string): Promise<void> {
+      await db.sql`update a2a_push_configs set leased_until = null where id = ${id}`;
+    },
+
+    async retry(id: string, error: string, delayMs: number): Promise<void> {
+      await db.sql`
+        update a2a_push_configs set leased_until = null, attempts = attempts + 1, last_error = ${error},
+          due_at = now() + make_interval(secs => ${delayMs / 1000})
+        where id = ${id}`;
+    },
+
+    async end(id: string, error: string | null): Promise<void> {
+      await db.sql`
+        update a2a_push_configs set leased_until = null, ended_at = now(), last_error = ${error} where id = ${id}`;
+    },
+
+    /** Ends those whose key or conversation is no more, and removes what ended long ago. */
+    async purge(days: number): Promise<void> {
+      await db.sql`
+        update a2a_push_configs p set ended_at = now() where ended_at is null and (
+          not exists (select 1 from api_keys k where k.id = p.key_id and k.revoked_at is null
+            and (k.expires_at is null or k.expires_at > now()))
+          or exists (select 1 from conversations c where c.id = p.conversation_id and c.deleted_at is not null))`;
+      await db.sql`delete from a2a_push_configs where ended_at < now() - make_interval(days => ${days})`;
+    },
+  };
+}
