@@ -1,4 +1,5 @@
 import type { Log } from './domain/log.ts';
+import { within } from './domain/time-limit.ts';
 
 /** What is ended, how, and for how long that is waited for. */
 export type EndStep = [what: string, end: () => void | Promise<void>, limitMs: number];
@@ -12,23 +13,13 @@ export async function endInSteps(steps: EndStep[], log: Log): Promise<string[]> 
   const failed: string[] = [];
   for (const [what, end, limitMs] of steps) {
     try {
-      await inTime(end(), limitMs);
+      await within(limitMs, Promise.resolve(end()), () => {
+        throw new Error(`It was given up after ${limitMs / 1000} s.`);
+      });
     } catch (error) {
       failed.push(what);
       log.warn('A part of the service did not end in order.', { what, error: String(error) });
     }
   }
   return failed;
-}
-
-async function inTime(ending: void | Promise<void>, limitMs: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`It was given up after ${limitMs / 1000} s.`)), limitMs);
-  });
-  try {
-    await Promise.race([ending, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { Log } from '../domain/log.ts';
 import type { HarnessLink, OpenHarnessLink } from '../domain/ports/harness.ts';
 import type { RunningSandbox } from '../domain/ports/sandbox.ts';
+import { within } from '../domain/time-limit.ts';
 import { AcpHarness } from './acp-harness.ts';
 import { openChannel } from './channel.ts';
 import type { HarnessCapabilities } from './channel.ts';
@@ -75,7 +76,7 @@ class Link implements HarnessLink {
     try {
       const tooLate = `The harness did not answer within ${initializeTimeoutMs / 1000} s.`;
       const answer = channel.peer.request('initialize', initializeParams);
-      const capabilities = readCapabilities(await within(initializeTimeoutMs, answer, tooLate));
+      const capabilities = readCapabilities(await within(initializeTimeoutMs, answer, noAnswer(tooLate)));
       channel.note(capabilitiesNote, capabilities);
       return new AcpHarness(channel, capabilities, this.#workspace);
     } catch (error) {
@@ -94,7 +95,7 @@ class Link implements HarnessLink {
     });
     gone.catch(() => undefined);
     const tooLate = 'Its launcher did not come back.';
-    const notes = await within(timeoutMs, Promise.race([hello.promise, gone]), tooLate);
+    const notes = await within(timeoutMs, Promise.race([hello.promise, gone]), noAnswer(tooLate));
     const known = notes.get(capabilitiesNote);
     if (!isRecord(known)) throw new HarnessError('harness_error', 'Its launcher has forgotten its harness.');
     const capabilities: HarnessCapabilities = {
@@ -130,18 +131,9 @@ class Link implements HarnessLink {
   }
 }
 
-async function within<T>(ms: number, work: Promise<T>, tooLate: string): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new HarnessError('harness_error', tooLate)), ms);
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-    work.catch(() => undefined);
-  }
-}
+const noAnswer = (message: string) => (): never => {
+  throw new HarnessError('harness_error', message);
+};
 
 function readCapabilities(result: Json): HarnessCapabilities {
   if (result['protocolVersion'] !== 1) {

@@ -8,6 +8,7 @@ import { clearMarker, setMarker } from './push-marker.ts';
 import { readCommands, refuseRef, zeroId, type PushCommands, type RefCommand } from './push-report.ts';
 import { PushResponse } from './push-response.ts';
 import { shortName } from './ref-names.ts';
+import { removeQuarantines } from './quarantine.ts';
 import type { RepoLimits } from './repo-limits.ts';
 import { keptRefs, type RepoStore } from './repo-store.ts';
 import { untouchedStarter } from './starter.ts';
@@ -115,7 +116,9 @@ async function store(
     request.unpipe();
     endGit(child);
   });
-  await ended;
+  const [code] = (await ended) as [number | null];
+  // Git itself clears up when it is asked to end, and cannot when it was killed.
+  if (code !== 0) await removeQuarantines(dir);
 }
 
 /** Deploys when the branch really moved, and writes the report that is true then. */

@@ -1,4 +1,5 @@
 import type { Log } from '../domain/log.ts';
+import { within } from '../domain/time-limit.ts';
 import type { Cancel } from '../services/cancel.ts';
 import type { Claim, RunLife } from '../services/run-life.ts';
 import type { TurnHistory } from '../services/turn-history.ts';
@@ -164,7 +165,7 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
     async drain(graceMs, mayLeave) {
       scheduler.stop();
       await reconciler.close();
-      await within(graceMs, scheduler.idle());
+      await within(graceMs, scheduler.idle(), () => undefined);
       const left = mayLeave && deps.isDetached ? await leaveTurns() : new Set<string>();
       for (const turn of turns.values()) if (!turn.isOver) turn.stop('drain');
       // Those that were left behind never come back to this process.
@@ -190,9 +191,3 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
 
 const LOOK_MS = 10;
 const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
-
-async function within(ms: number, work: Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  await Promise.race([work, new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)))]);
-  clearTimeout(timer);
-}

@@ -1,6 +1,7 @@
 import { newId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type { Doorbell, Topic } from '../domain/ports/doorbell.ts';
+import { within } from '../domain/time-limit.ts';
 import type { Database } from './database.ts';
 
 const CHANNEL = 'berth_doorbell';
@@ -14,11 +15,7 @@ const MAX_PAYLOAD_CHARS = 7_000;
 /** Beyond it, rings of a database that is away are dropped: whoever reconnects reads everything again. */
 const MAX_WAITING = 20_000;
 
-async function within(ms: number, work: Promise<unknown>): Promise<void> {
-  let late: NodeJS.Timeout | undefined;
-  await Promise.race([work, new Promise<void>((resolve) => (late = setTimeout(resolve, ms)))]);
-  clearTimeout(late);
-}
+const giveUp = () => undefined;
 
 const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys', 'agents', 'budgets', 'egress'];
 /**
@@ -109,14 +106,15 @@ export async function openDoorbell(db: Database, log: Log): Promise<Doorbell> {
     onReconnect: (handler) => void reconnected.push(handler),
     setPeers: (others) => void (peers = others),
     async close() {
-      await within(CLOSE_MS, sending.then(send));
+      await within<unknown>(CLOSE_MS, sending.then(send), giveUp);
       isClosed = true;
       // What failed just now has asked for another try.
       if (timer) clearTimeout(timer);
       timer = null;
-      await within(
+      await within<unknown>(
         CLOSE_MS,
         listening.unlisten().catch(() => undefined),
+        giveUp,
       );
       // After a lost connection the driver listens by a listener of its own, which `unlisten` does not know: it would
       // listen again when the handle is closed, for ever.

@@ -3,7 +3,8 @@ import { after, before, test } from 'node:test';
 import { request } from 'node:http';
 import { newId } from '../../src/domain/ids.ts';
 import type { CallOptions, EdgeWorld } from '../support/edge-world.ts';
-import { edgeWorld, until } from '../support/edge-world.ts';
+import { edgeWorld } from '../support/edge-world.ts';
+import { until } from '../support/until.ts';
 import { openSse } from '../support/sse.ts';
 
 let world: EdgeWorld;

@@ -4,7 +4,8 @@ import { DomainError } from '../../src/domain/errors.ts';
 import { newId } from '../../src/domain/ids.ts';
 import type { OnceWork, StoredAnswer } from '../../src/services/api.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
-import { edgeWorld, until } from '../support/edge-world.ts';
+import { edgeWorld } from '../support/edge-world.ts';
+import { until } from '../support/until.ts';
 
 let world: EdgeWorld;
 before(async () => void (world = await edgeWorld()));

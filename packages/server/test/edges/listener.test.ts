@@ -4,7 +4,8 @@ import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { DomainError } from '../../src/domain/errors.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
-import { edgeWorld, readReply, until } from '../support/edge-world.ts';
+import { edgeWorld, readReply } from '../support/edge-world.ts';
+import { until } from '../support/until.ts';
 
 let world: EdgeWorld;
 let origin: string;

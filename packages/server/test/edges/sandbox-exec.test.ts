@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
-import { edgeWorld, until } from '../support/edge-world.ts';
+import { edgeWorld } from '../support/edge-world.ts';
+import { until } from '../support/until.ts';
 import { hostControl } from '../support/host-control.ts';
 import { openSse } from '../support/sse.ts';
 

@@ -17,7 +17,8 @@ import { gzipSync } from 'node:zlib';
 import { limits } from '../../src/domain/limits.ts';
 import { tarHeader } from '../../src/domain/tar.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
-import { edgeWorld, until } from '../support/edge-world.ts';
+import { edgeWorld } from '../support/edge-world.ts';
+import { until } from '../support/until.ts';
 
 let world: EdgeWorld;
 let origin: string;

@@ -4,14 +4,15 @@ import { existsSync, readdirSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { WebSocket } from 'ws';
 import type { EdgeWorld } from '../support/edge-world.ts';
-import { edgeWorld, until } from '../support/edge-world.ts';
+import { edgeWorld } from '../support/edge-world.ts';
+import { until } from '../support/until.ts';
 import { hostControl } from '../support/host-control.ts';
 
 let world: EdgeWorld;
 let address: string;
 const open: WebSocket[] = [];
 before(async () => {
-  world = await edgeWorld({ terminalGraceMs: 1_500 });
+  world = await edgeWorld();
   address = (await world.listen()).replace('http:', 'ws:');
   world.sandboxHost.setControl(hostControl(world.volumesDir));
 });
@@ -42,10 +43,10 @@ const authorized = (key = world.keys.owner) => ({ authorization: `Bearer ${key}`
 
 async function connect(
   query = '',
-  options: { headers?: Record<string, string>; protocols?: string[] } = {},
+  options: { headers?: Record<string, string>; protocols?: string[]; at?: string } = {},
 ): Promise<Client> {
   const socket = new WebSocket(
-    `${address}/sandbox/${world.agent.id}/terminal${query}`,
+    `${options.at ?? `${address}/sandbox/${world.agent.id}/terminal`}${query}`,
     options.protocols ?? [],
     {
       headers: options.headers ?? authorized(),
@@ -78,8 +79,9 @@ async function connect(
 async function refusal(
   path: string,
   options: { headers?: Record<string, string>; protocols?: string[] } = {},
+  at = address,
 ) {
-  const socket = new WebSocket(`${address}${path}`, options.protocols ?? [], {
+  const socket = new WebSocket(`${at}${path}`, options.protocols ?? [], {
     headers: options.headers ?? authorized(),
   });
   socket.on('error', () => {});
@@ -129,32 +131,42 @@ test('a client that comes back has all that it missed, and neither more nor less
   await until('it is closed', () => third.closed() === 1000);
 });
 
-test('more output than is kept is told as lost, and the terminal waits for a client that does not read', async () => {
+test('more output than is kept is told as lost, and all of it comes to a client that reads late', async () => {
   const first = await connect();
   const { terminalId } = first.told[0]!;
+  const bytes = 2_000_000;
   first.socket.pause();
-  first.type('head -c 8000000 /dev/zero | tr "\\0" x; echo d""one\n');
+  first.type(`touch begun; head -c ${bytes} /dev/zero | tr "\\0" x; echo d""one\n`);
+  await until('it has begun', () => readdirSync(world.volumesDir).includes('begun'));
   first.socket.resume();
   // Joining so much text at every look would take more time than its way here.
-  await until('all of it came', () => first.bytes() >= 8_000_000 && first.text().includes('done'), 20_000);
+  await until('all of it came', () => first.bytes() >= bytes && first.text().includes('done'));
   first.socket.terminate();
   const second = await connect(`?terminalId=${terminalId}&after=0`);
   const { offset, lostBytes } = second.told[0]!;
-  assert.ok(offset > 7_700_000 && lostBytes === offset, JSON.stringify(second.told[0]));
+  assert.ok(offset > bytes - 300_000 && lostBytes === offset, JSON.stringify(second.told[0]));
   second.type('exit\n');
   await until('it is closed', () => second.closed() === 1000);
 });
 
-test('a terminal that nobody comes back to ends', async () => {
-  const client = await connect();
+test('a terminal that nobody comes back to ends', async (t) => {
+  const hasty = await edgeWorld({ terminalGraceMs: 100 });
+  t.after(() => hasty.close());
+  hasty.sandboxHost.setControl(hostControl(hasty.volumesDir));
+  const at = (await hasty.listen()).replace('http:', 'ws:');
+  const headers = authorized(hasty.keys.owner);
+  const client = await connect('', { headers, at: `${at}/sandbox/${hasty.agent.id}/terminal` });
   const { terminalId } = client.told[0]!;
   client.type('echo pid-$$-pid\n');
   await until('it tells', () => /pid-\d+-pid/.test(client.text()));
   const pid = /pid-(\d+)-pid/.exec(client.text())![1]!;
   client.socket.terminate();
-  await until('it is gone', () => client.closed() !== null);
   await until('the shell has ended', () => !existsSync(`/proc/${pid}`));
-  const reply = await refusal(`/sandbox/${world.agent.id}/terminal?terminalId=${terminalId}`);
+  const reply = await refusal(
+    `/sandbox/${hasty.agent.id}/terminal?terminalId=${terminalId}`,
+    { headers },
+    at,
+  );
   assert.deepEqual([reply.status, JSON.parse(reply.text).code], [404, 'not_found']);
 });
 

@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { parseNetwork } from '../../src/domain/address-ranges.ts';
-import { until } from '../sandbox/fixture.ts';
+import { until } from '../support/until.ts';
 import { egressWorld, exchange, openTunnel, reasonOf, type World } from './fixture.ts';
 import { clientHello, randomFrom } from './wire.ts';
 
@@ -244,10 +244,10 @@ test('A WebSocket over plain HTTP passes, in a tunnel and without one', async (t
     let all = '';
     socket.on('data', (chunk: Buffer) => (all += chunk.toString()));
     socket.resume();
-    await until(() => all.includes('\r\n\r\n'), 'it switched');
+    await until('it switched', () => all.includes('\r\n\r\n'));
     assert.match(all, /^HTTP\/1.1 101/);
     socket.write('ping');
-    await until(() => all.endsWith('ping'), 'it echoed');
+    await until('it echoed', () => all.endsWith('ping'));
     socket.destroy();
   }
   assert.equal(
@@ -371,7 +371,7 @@ test('Connections of a sandbox are bounded, and those that say nothing are close
   silent.socket.resume();
   await once(silent.socket, 'close');
   assert.deepEqual(world.refusals.at(-1)?.reason, 'not_tls');
-  await until(() => world.proxy.stats().connections === 0, 'nothing is left open');
+  await until('nothing is left open', () => world.proxy.stats().connections === 0);
 });
 
 test('Bytes are counted by host and direction', async (t) => {
@@ -379,7 +379,7 @@ test('Bytes are counted by host and direction', async (t) => {
   const { socket } = await openTunnel(world.socketPath, 'good.test:7');
   socket.end('x'.repeat(10_000));
   assert.equal((await readAll(socket)).length, 10_000);
-  await until(() => world.traffic.length > 0, 'it was counted');
+  await until('it was counted', () => world.traffic.length > 0);
   const { host, sentBytes, receivedBytes, connections } = world.traffic[0]!;
   assert.deepEqual(
     { host, sentBytes, receivedBytes, connections },
@@ -445,7 +445,7 @@ test('Whatever is sent, cut and aborted, the proxy goes on, leaves nothing open,
     if (!socket.destroyed) await once(socket, 'close');
   };
   for (let round = 0; round < 15; round += 1) await Promise.all(Array.from({ length: 20 }, one));
-  await until(() => world.proxy.stats().connections === 0, 'nothing is left open');
+  await until('nothing is left open', () => world.proxy.stats().connections === 0);
   assert.match(await exchange(world.socketPath, get('http://good.test/last', 'good.test')), /200 OK/);
   const elsewhere = [
     ...world.arrived.filter((line) => !/^\S+ good\.test(:80)? /.test(line)),

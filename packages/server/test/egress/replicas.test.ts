@@ -10,7 +10,7 @@ import { newId } from '../../src/domain/ids.ts';
 import { createCursors } from '../../src/domain/paging.ts';
 import type { SandboxDriver } from '../../src/domain/ports/sandbox.ts';
 import { openEgress } from '../../src/open-egress.ts';
-import { until } from '../sandbox/fixture.ts';
+import { until } from '../support/until.ts';
 import { fakeDriver } from '../support/fake-sandbox.ts';
 import { silentLog } from '../support/log.ts';
 import { resourceWorld } from '../support/resources.ts';
@@ -57,7 +57,7 @@ test('A policy that is set on one node holds on every other, for new connections
   const allow = [`${target}/tcp`];
   const policy = { mode: 'list' as const, allow, deny: [], presets: [], transparent: false };
   await one.egress.service.put(world.owner, agent.id, policy);
-  await until(async () => (await openTunnel(other.socket, target)).status === 200, 'the other node opens it');
+  await until('the other node opens it', async () => (await openTunnel(other.socket, target)).status === 200);
   const { socket } = await openTunnel(other.socket, target);
   const cut = once(socket, 'close');
   socket.resume();
@@ -73,8 +73,8 @@ test('A policy that is set on one node holds on every other, for new connections
   world.bells.broken = false;
   world.bells.reconnect();
   await until(
-    async () => (await openTunnel(other.socket, target)).status === 200,
     'the other node opens it again',
+    async () => (await openTunnel(other.socket, target)).status === 200,
   );
   assert.match(await exchange(other.socket, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'), /This is a proxy/);
 });

@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdir } from 'node:fs/promises';
+import { mkdir, readdir } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { RepoError } from '../../src/domain/ports/repos.ts';
 import { Gate, GateFull } from '../../src/repos/gate.ts';
 import { gitWorld, type GitWorld } from '../support/git-world.ts';
+import { until } from '../support/until.ts';
 
 let world: GitWorld;
 /** The deployments that wait for the test to decide. */
@@ -24,14 +25,6 @@ before(async () => {
 });
 after(() => world.close());
 
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 20_000;
-  while (!(await condition())) {
-    assert.ok(Date.now() < deadline, 'the condition never came true');
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
 for (const outcome of ['succeeds', 'fails'] as const) {
   test(`when the client goes away in the middle of a deployment that ${outcome}, the branch tells the truth`, async () => {
     const agent = await world.newAgent();
@@ -44,12 +37,15 @@ for (const outcome of ['succeeds', 'fails'] as const) {
       stdio: 'ignore',
     });
     const closed = once(client, 'close');
-    await until(() => held.some(({ commit }) => commit === head));
+    await until('it is deployed', () => held.some(({ commit }) => commit === head));
     process.kill(-client.pid!, 'SIGKILL');
     await closed;
     held.find(({ commit }) => commit === head)!.end(outcome === 'fails' ? new RepoError('no') : null);
     const expected = outcome === 'fails' ? starter : head;
-    await until(async () => (await world.opened.repos.resolve(agent.id, 'main')) === expected);
+    await until(
+      'the branch is there',
+      async () => (await world.opened.repos.resolve(agent.id, 'main')) === expected,
+    );
     // The lock of the repository is free again: the next push is taken.
     const next = world.git(['push', '-f', world.url(agent.id), 'main:other'], { cwd: tree });
     assert.equal((await next).code, 0);
@@ -71,20 +67,24 @@ test('a client that goes away in the middle of its upload changes nothing and le
     },
   });
   upload.on('error', () => undefined);
-  const half = Buffer.concat([
-    Buffer.from('PACK'),
-    Buffer.from([0, 0, 0, 2, 0, 0, 0, 200]),
-    Buffer.alloc(10),
-  ]);
+  // A pack of 200 objects that ends within its first one, a blob of 15 bytes: git waits for the rest.
+  const half = Buffer.from([...Buffer.from('PACK'), 0, 0, 0, 2, 0, 0, 0, 200, 0x3f, 0x78, 0x9c]);
   upload.write(`${(line.length + 4).toString(16).padStart(4, '0')}${line}0000`);
   upload.write(half);
-  await once(upload, 'response');
+  const objects = join(world.bare(agent.id), 'objects');
+  const quarantines = async () => (await readdir(objects)).filter((name) => name.includes('incoming-'));
+  await until('git has begun to store it', async () => (await quarantines()).length > 0);
+  // As one whose git was killed leaves it behind.
+  await mkdir(join(objects, 'tmp_objdir-incoming-killed'));
   upload.destroy();
-  await until(async () => {
+  await until('all of it is gone', async () => {
     const names = await readdir(world.bare(agent.id));
-    const objects = await readdir(join(world.bare(agent.id), 'objects'));
-    return !names.includes('berth-pushing') && !objects.some((name) => /tmp|incoming/.test(name));
+    return !names.includes('berth-pushing') && (await quarantines()).length === 0;
   });
+  assert.deepEqual(
+    (await readdir(objects)).filter((name) => name.startsWith('tmp')),
+    [],
+  );
   assert.equal(await world.opened.repos.resolve(agent.id, 'main'), before);
 });
 

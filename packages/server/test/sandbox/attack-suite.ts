@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { newId } from '../../src/domain/ids.ts';
 import type { Isolation, RunningSandbox } from '../../src/domain/ports/sandbox.ts';
 import { scriptedAttacks, type Targets } from './attack-list.ts';
-import { lineOf, MIB, until, type Fixture } from './fixture.ts';
+import { lineOf, MIB, type Fixture } from './fixture.ts';
+import { until } from '../support/until.ts';
 
 export type Verdict = 'blocked' | 'reached';
 export type Verdicts = Record<string, Verdict>;
@@ -75,7 +76,7 @@ export const limitAttacks: LimitAttack[] = [
       });
       let bytes = 0;
       sandbox.stdout.on('data', (chunk: Buffer) => (bytes += chunk.length));
-      await until(() => bytes > 30 * MIB, 'much was written');
+      await until('much was written', () => bytes > 30 * MIB);
       sandbox.stdout.pause();
       await sandbox.kill();
       assert.ok(process.memoryUsage().rss - before < 150 * MIB, 'the service took memory for it');

@@ -8,7 +8,8 @@ import { findHierarchies, type FindOptions } from '../../src/sandbox/cgroup/hier
 import { ownFolder, parseMounts, type CgroupMount } from '../../src/sandbox/cgroup/mounts.ts';
 import { openCgroups } from '../../src/sandbox/cgroup/cgroups.ts';
 import { readMounts } from '../../src/sandbox/cgroup/mounts.ts';
-import { fixture, isRoot, lineOf, MIB, until } from './fixture.ts';
+import { fixture, isRoot, lineOf, MIB } from './fixture.ts';
+import { until } from '../support/until.ts';
 
 const limits = { memoryBytes: 64 * MIB, cpus: 1.5, pids: 40, diskBytes: MIB, openFiles: 64 };
 
@@ -185,10 +186,10 @@ test('the quota of CPU time holds over the whole sandbox', { skip: noCgroups }, 
     await lineOf(sandbox.stdout, (line) => line === 'lit');
     const [beginMs, before] = [performance.now(), await sandbox.stats()];
     let stats = before;
-    await until(async () => {
+    await until('0.3 s of CPU time were used', async () => {
       stats = await sandbox.stats();
       return stats.cpuMicros - before.cpuMicros > 300_000;
-    }, '0.3 s of CPU time were used');
+    });
     const cores = (stats.cpuMicros - before.cpuMicros) / 1000 / (performance.now() - beginMs);
     // Periods are 100 ms long, so a short look may catch one more of them.
     assert.ok(cores < 0.75, `${cores} cores were used`);

@@ -15,7 +15,8 @@ import { join } from 'node:path';
 import { after, before, describe, test, type TestContext } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import type { Isolation, RunningSandbox, SandboxCapabilities } from '../../src/domain/ports/sandbox.ts';
-import { collect, lineOf, MIB, pidsOf, until, type Fixture } from './fixture.ts';
+import { collect, lineOf, MIB, pidsOf, type Fixture } from './fixture.ts';
+import { until } from '../support/until.ts';
 
 export interface Contract {
   label: string;
@@ -163,7 +164,7 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
         'trap "" TERM INT HUP; setsid sh -c \'trap "" TERM; sleep 1000\' & echo up; sleep 1000',
       );
       await lineOf(sandbox.stdout, (line) => line === 'up');
-      await until(async () => (await sandbox.stats()).pids >= 3, 'all its processes are there');
+      await until('all its processes are there', async () => (await sandbox.stats()).pids >= 3);
       const before = await pids(sandbox);
       const exit = await sandbox.kill();
       assert.equal(exit.reason, 'killed');
@@ -216,7 +217,7 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
       const sandbox = await fx.start(script, { detached: true, slot: 5 });
       const log = (): string => readFileSync(sandbox.logFile ?? '', 'utf8');
       // Two pipes have no order between them.
-      await until(() => ['out\nerr\n', 'err\nout\n'].includes(log()), 'its words are in the log');
+      await until('its words are in the log', () => ['out\nerr\n', 'err\nout\n'].includes(log()));
       const next = await make({ areaDir: fx.areaDir, name: fx.name });
       try {
         assert.ok((await next.driver.list()).includes(sandbox.id));
@@ -276,8 +277,8 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
       await lineOf(sandbox.stdout, (line) => line === 'up');
       const stats = await sandbox.stats();
       await until(
-        async () => (await sandbox.stats()).memoryByteSeconds > stats.memoryByteSeconds,
         'memory adds up over time',
+        async () => (await sandbox.stats()).memoryByteSeconds > stats.memoryByteSeconds,
       );
       await sandbox.kill();
       assert.ok(stats.cpuMicros > 350_000 && stats.cpuMicros < 10_000_000, `${stats.cpuMicros} µs`);

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { Readable } from 'node:stream';
 import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
-import { fixture, lineOf, until, type Fixture } from './fixture.ts';
+import { fixture, lineOf, type Fixture } from './fixture.ts';
+import { until } from '../support/until.ts';
 
 const detached = { detached: true };
 
@@ -23,7 +24,7 @@ describe('a detached sandbox', () => {
 
   test('writes to its log file, has an empty input, and tells its exit code', async () => {
     const sandbox = await fx.start('cat; echo out; echo err >&2; sleep 0.3; exit 7', detached);
-    await until(() => logOf(sandbox) === 'out\nerr\n', 'both outputs are in the log');
+    await until('both outputs are in the log', () => logOf(sandbox) === 'out\nerr\n');
     assert.deepEqual(await sandbox.exited, { reason: 'exit', code: 7, signal: null });
     assert.ok(!(await fx.driver.list()).includes(sandbox.id));
   });
@@ -32,7 +33,7 @@ describe('a detached sandbox', () => {
     const script =
       "perl -e '$t = times; while (times() - $t < 0.3) {}'; echo up; while [ ! -e go ]; do sleep 0.05; done; exit 9";
     const started = await fx.start(script, { ...detached, slot: 2 });
-    await until(() => logOf(started).includes('up'), 'it is up');
+    await until('it is up', () => logOf(started).includes('up'));
     const next = fixture({ areaDir: fx.areaDir, name: fx.name });
     try {
       assert.ok((await next.driver.list()).includes(started.id));
@@ -60,7 +61,7 @@ describe('a detached sandbox', () => {
         ),
       );
       assert.ok(killed && stopped && removed);
-      for (const one of [killed, stopped, removed]) await until(() => logOf(one) === 'up\n', 'it is up');
+      for (const one of [killed, stopped, removed]) await until('it is up', () => logOf(one) === 'up\n');
       const [a, b] = await Promise.all([next.driver.adopt(killed.id), next.driver.adopt(stopped.id)]);
       assert.equal((await a!.kill()).reason, 'killed');
       assert.deepEqual(await b!.stop(10_000), { reason: 'killed', code: 3, signal: null });
@@ -91,8 +92,8 @@ describe('a detached sandbox', () => {
       'perl -e \'for (1 .. 200000) { print "line $_ of many that fill the log\\n" }\'; echo last; sleep 100',
       detached,
     );
-    await until(() => logOf(sandbox).endsWith('\nlast\n'), 'the last line is there');
-    await until(() => statSync(sandbox.logFile!).size <= 1024 * 1024, 'the log was cut');
+    await until('the last line is there', () => logOf(sandbox).endsWith('\nlast\n'));
+    await until('the log was cut', () => statSync(sandbox.logFile!).size <= 1024 * 1024);
     assert.match(logOf(sandbox), /\nline 200000 of many that fill the log\nlast\n$/);
     await sandbox.kill();
   });
@@ -104,7 +105,7 @@ describe('a detached sandbox', () => {
       `echo x > /run/berth/output.log; ${process.getuid?.() === 0 ? throughProc : ''} echo end; sleep 100`,
       detached,
     );
-    await until(() => logOf(sandbox).endsWith('end\n'), 'it has tried');
+    await until('it has tried', () => logOf(sandbox).endsWith('end\n'));
     assert.match(logOf(sandbox), /Read-only file system/);
     assert.ok(!logOf(sandbox).includes('opened'));
     await sandbox.kill();

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { imageProblem } from '../../src/sandbox/disk/image-probe.ts';
 import { isMounted, mountedFrom } from '../../src/sandbox/disk/image-mounts.ts';
-import { fixture, MIB, until, type Fixture } from './fixture.ts';
+import { fixture, MIB, type Fixture } from './fixture.ts';
+import { until } from '../support/until.ts';
 
 const diskBytes = 32 * MIB;
 const limits = { memoryBytes: 256 * MIB, cpus: 1, pids: 64, diskBytes, openFiles: 256 };
@@ -58,7 +59,7 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     assert.ok(Number(used) >= 31 && Number(used) <= 37, `${used} MiB were written`);
     assert.equal(after, 'fits');
     assert.equal(exit.reason, 'exit');
-    await until(() => taken(1) < 10 * MIB, 'the host has the space again');
+    await until('the host has the space again', () => taken(1) < 10 * MIB);
   });
 
   test('ends what fails while it is full as disk_full, and the next start has room to delete', async () => {

@@ -15,7 +15,7 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { until } from './fixture.ts';
+import { until } from '../support/until.ts';
 
 export const IMAGE = 'berth-test:1';
 export type EngineName = 'docker' | 'podman';
@@ -75,12 +75,12 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
   };
   try {
     await until(
+      `${name} answers`,
       async () => {
         if (child.exitCode !== null)
           throw new Error(`${name} ended at once: ${Buffer.concat(said).toString()}`);
         return (await ask(socket, 'GET', '/v1.41/version').catch(() => 0)) === 200;
       },
-      `${name} answers`,
       30_000,
     );
     const query = 'fromSrc=-&repo=docker.io/library/berth-test';

@@ -2,7 +2,6 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
 import type {
   RunningSandbox,
   SandboxDriver,
@@ -136,18 +135,6 @@ export async function lineOf(stream: Readable, test: (line: string) => boolean):
     if (found !== undefined) return found;
   }
   throw new Error('The stream ended without the line.');
-}
-
-export async function until(
-  condition: () => boolean | Promise<boolean>,
-  what: string,
-  timeoutMs = 15_000,
-): Promise<void> {
-  const deadline = Date.now() + timeoutMs;
-  while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error(`In ${timeoutMs} ms it did not come about that ${what}.`);
-    await delay(10);
-  }
 }
 
 async function text(stream: NodeJS.ReadableStream): Promise<string> {

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { fixture, lineOf, local, until, type Fixture } from './fixture.ts';
+import { fixture, lineOf, local, type Fixture } from './fixture.ts';
+import { until } from '../support/until.ts';
 
 describe('a sandbox can be frozen and stopped', () => {
   let fx: Fixture;
@@ -21,22 +22,22 @@ describe('a sandbox can be frozen and stopped', () => {
     if (!needsFreezer(t)) return;
     const sandbox = await fx.start('i=0; while :; do i=$((i+1)); echo $i > count; done');
     const count = join(fx.folder, 'volume-1/workspace/count');
-    await until(() => (statSync(count, { throwIfNoEntry: false })?.size ?? 0) > 0, 'it counts');
+    await until('it counts', () => (statSync(count, { throwIfNoEntry: false })?.size ?? 0) > 0);
     assert.equal(sandbox.isFrozen, false);
     await sandbox.freeze();
     await sandbox.freeze();
     assert.equal(sandbox.isFrozen, true);
     const [before, stats] = [readFileSync(count, 'utf8'), await sandbox.stats()];
     await until(
-      async () => (await sandbox.stats()).memoryByteSeconds > stats.memoryByteSeconds,
       'time passes',
+      async () => (await sandbox.stats()).memoryByteSeconds > stats.memoryByteSeconds,
     );
     assert.equal(readFileSync(count, 'utf8'), before);
     assert.equal((await sandbox.stats()).cpuMicros, stats.cpuMicros);
     await sandbox.thaw();
     await sandbox.thaw();
     assert.equal(sandbox.isFrozen, false);
-    await until(() => readFileSync(count, 'utf8') !== before, 'it counts on');
+    await until('it counts on', () => readFileSync(count, 'utf8') !== before);
     await sandbox.kill();
   });
 
@@ -58,7 +59,7 @@ describe('a sandbox can be frozen and stopped', () => {
   test('the next service sees that one is frozen, and thaws it', async (t) => {
     if (!needsFreezer(t)) return;
     const sandbox = await fx.start('echo up; while :; do sleep 0.05; done', { detached: true });
-    await until(() => readFileSync(sandbox.logFile!, 'utf8') === 'up\n', 'it is up');
+    await until('it is up', () => readFileSync(sandbox.logFile!, 'utf8') === 'up\n');
     await sandbox.freeze();
     const next = fixture({ areaDir: fx.areaDir, name: fx.name });
     try {

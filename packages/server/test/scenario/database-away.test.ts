@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { findEngines } from '../../src/store/embedded/engine.ts';
 import { startEmbedded, type EmbeddedServer } from '../../src/store/embedded/server.ts';
 import { silentLog } from '../support/log.ts';
-import { within } from '../support/process.ts';
+import { inTime } from '../support/until.ts';
 import { startService, type Service } from '../support/service.ts';
 
 async function startPostgres(): Promise<EmbeddedServer & { end(): Promise<void> }> {
@@ -73,7 +73,7 @@ for (const how of ['silent', 'gone'] as const) {
       service = await startService({ env });
       if (how === 'silent') passage.fallSilent();
       else passage.goAway();
-      const code = await within(45_000, 'the service has ended', service.stop());
+      const code = await inTime('the service has ended', service.stop(), 45_000);
       assert.equal(code, 1, service.logs());
       assert.match(service.logs(), /did not end in order/);
       assert.equal((await fetch(service.url).catch(() => null)) === null, true, 'nothing listens any more');

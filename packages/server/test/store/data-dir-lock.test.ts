@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { DataDirError, lockDataDir } from '../../src/store/data-dir-lock.ts';
-import { startLines, until } from '../support/process.ts';
+import { startLines } from '../support/process.ts';
+import { until } from '../support/until.ts';
 
 const CHILD = fileURLToPath(new URL('./fixtures/embedded-child.ts', import.meta.url));
 

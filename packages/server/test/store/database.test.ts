@@ -5,7 +5,7 @@ import { openDatabase } from '../../src/store/database.ts';
 import { asUnavailable } from '../../src/store/errors.ts';
 import { testDatabase } from '../support/database.ts';
 import { presentable } from '../../src/edges/http/errors.ts';
-import { until } from '../support/process.ts';
+import { until } from '../support/until.ts';
 
 test('what a transaction started and left behind never writes into a later transaction of the same connection', async () => {
   const { db, close } = await testDatabase({ pool: 2 });

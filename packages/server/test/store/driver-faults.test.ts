@@ -5,7 +5,7 @@ import type { Database } from '../../src/store/database.ts';
 import { checkDriver, DriverError } from '../../src/store/driver.ts';
 import { testDatabase } from '../support/database.ts';
 import { FakePostgres } from '../support/fake-postgres.ts';
-import { until } from '../support/process.ts';
+import { until } from '../support/until.ts';
 
 const LOST = { code: 'CONNECTION_CLOSED' };
 const AWAY = { code: 'unavailable' };

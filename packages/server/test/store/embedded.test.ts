@@ -11,7 +11,8 @@ import type { EmbeddedServer } from '../../src/store/embedded/server.ts';
 import { processesIn, readPid } from '../../src/store/embedded/stale.ts';
 import { engines } from '../support/database.ts';
 import { silentLog } from '../support/log.ts';
-import { startLines, until, within } from '../support/process.ts';
+import { startLines } from '../support/process.ts';
+import { until, inTime } from '../support/until.ts';
 import type { LineProcess } from '../support/process.ts';
 
 const CHILD = fileURLToPath(new URL('./fixtures/embedded-child.ts', import.meta.url));
@@ -163,7 +164,7 @@ for (const moment of ['at once', 'when its successor has begun'] as const) {
           ),
         );
       }
-      await within(20_000, 'the stop', server.stop());
+      await inTime('it has stopped', server.stop(), 20_000);
       assert.deepEqual(processesIn(server.clusterDir), []);
     } finally {
       rmSync(dataDir, { recursive: true });

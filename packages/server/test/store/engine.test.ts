@@ -17,7 +17,8 @@ import { findEngines, makeRunnable } from '../../src/store/embedded/engine.ts';
 import type { Engine } from '../../src/store/embedded/engine.ts';
 import { chooseIdentity, ensureFolder } from '../../src/store/embedded/identity.ts';
 import { processesIn } from '../../src/store/embedded/stale.ts';
-import { startLines, until } from '../support/process.ts';
+import { startLines } from '../support/process.ts';
+import { until } from '../support/until.ts';
 
 const npm = findEngines().find((engine) => engine.kind === 'npm');
 const isRoot = process.getuid?.() === 0;

@@ -251,12 +251,3 @@ function recordingLog(lines: EdgeWorld['logLines']): Log {
   };
   return log;
 }
-
-/** Waits for a condition, looking often; fails when it does not come true in time. */
-export async function until(what: string, condition: () => boolean, deadlineMs = 5000): Promise<void> {
-  const end = Date.now() + deadlineMs;
-  while (!condition()) {
-    if (Date.now() > end) throw new Error(`not in time: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
