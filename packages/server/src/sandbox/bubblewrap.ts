@@ -1,10 +1,11 @@
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { isId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
 import type {
+  BlankSandbox,
+  BlankSpec,
   Isolation,
-  ReadOnlyBind,
   RunningSandbox,
   SandboxCapabilities,
   SandboxDriver,
@@ -12,21 +13,21 @@ import type {
 } from '../domain/ports/sandbox.ts';
 import { volumeUse } from './disk/quota.ts';
 import { DiskWatch } from './disk/watch.ts';
-import { inheritedDescriptors, prepareArea, type Area } from './area.ts';
-import { openCgroups, type Cgroups } from './cgroup/cgroups.ts';
-import type { Group } from './cgroup/group.ts';
+import { inheritedDescriptors, prepareArea } from './area.ts';
+import { beginSandbox, type Begin, type Begun, type Host } from './begin.ts';
+import { Blank } from './blank.ts';
+import { BlankUsers } from './blank-users.ts';
+import { openCgroups } from './cgroup/cgroups.ts';
 import { readMounts } from './cgroup/mounts.ts';
-import { closedStreams, launch, type Launched } from './launch.ts';
-import { launchArguments } from './launch-args.ts';
+import { closedStreams } from './launch.ts';
 import { adoptedMonitor, childMonitor } from './monitor.ts';
-import { logFileIn } from './output-log.ts';
-import { endingProcesses, gone, isRunning, markedProcesses, startTime, tryKill } from './processes.ts';
+import { missingForMounting, Mounter } from './mounter.ts';
+import { endMarked, isRunning, markedProcesses, startTime } from './processes.ts';
 import { probe } from './probe.ts';
 import { currentBootId, Records } from './record.ts';
-import { setRlimits } from './rlimits.ts';
 import { LocalSandbox, type LocalSandboxParts } from './running.ts';
 import { Sampler } from './sampler.ts';
-import { openEveryAddress, transparentPrograms } from './transparent.ts';
+import { transparentPrograms } from './transparent.ts';
 import { namespaceTree } from './tree.ts';
 import { prepareRunDir, type SandboxUser } from './volume.ts';
 import { Volumes, type DiskOptions, type OpenVolume } from './volumes.ts';
@@ -47,14 +48,15 @@ export interface BubblewrapOptions {
 
 /** As root each agent gets a host user of its own, so that even a broken sandbox cannot read another's files. */
 const FIRST_UID = 200_000;
-const GONE_TIMEOUT_MS = 10_000;
 
-type SandboxParts = Omit<LocalSandboxParts, 'onEnd' | 'isDiskFull'> & { volumeDir: string };
+/** Beside a running sandbox a blank one gets next to nothing. */
+const BLANK_WEIGHT_CPUS = 0.02;
 
-interface Host {
-  area: Area;
-  cgroups: Cgroups;
-  leaking: number[];
+interface Recorded extends Begun {
+  spec: SandboxSpec;
+  monitorPid: number;
+  /** Its host user, where that is not the agent's. */
+  ownUid: number | null;
 }
 
 export class BubblewrapDriver implements SandboxDriver {
@@ -63,8 +65,12 @@ export class BubblewrapDriver implements SandboxDriver {
   private readonly isRoot = process.getuid?.() === 0;
   private readonly starting = new Set<string>();
   private readonly running = new Map<string, LocalSandbox>();
+  /** Those that are nobody's yet. */
+  private readonly blanks = new Map<string, LocalSandbox>();
+  private readonly blankUsers = new BlankUsers();
+  private readonly mounter = new Mounter();
   /** By sandbox. */
-  private readonly volumeDirs = new Map<string, string>();
+  private readonly inUse = new Map<string, { volumeDir: string; volume: OpenVolume }>();
   private readonly disks: DiskWatch;
   private readonly volumes: Volumes;
   private readonly records: Records;
@@ -104,14 +110,12 @@ export class BubblewrapDriver implements SandboxDriver {
       cgroups: async () => (await this.openHost()).cgroups,
       disk: () => this.volumes.report(),
       missingForTransparent: transparentPrograms(this.isRoot),
+      missingForPool: missingForMounting(this.isRoot),
     });
   }
 
   async start(spec: SandboxSpec): Promise<RunningSandbox> {
-    if (!isId(spec.id)) throw new Error(`"${spec.id}" is no id of a sandbox.`);
-    if (this.running.has(spec.id) || this.starting.has(spec.id)) {
-      throw new Error(`The sandbox ${spec.id} is running already.`);
-    }
+    this.refuseRunning(spec.id);
     this.starting.add(spec.id);
     try {
       return await this.startOnce(spec, await this.openHost());
@@ -120,46 +124,71 @@ export class BubblewrapDriver implements SandboxDriver {
     }
   }
 
+  private refuseRunning(id: string): void {
+    if (!isId(id)) throw new Error(`"${id}" is no id of a sandbox.`);
+    if (this.running.has(id) || this.blanks.has(id) || this.starting.has(id))
+      throw new Error(`The sandbox ${id} is running already.`);
+  }
+
   private async startOnce(spec: SandboxSpec, host: Host): Promise<RunningSandbox> {
     const user = this.userOf(spec.slot);
-    const args = launchArguments(spec, host.area);
-    refuseMissing(spec.binds);
     const volume = await this.volumes.open(spec.volumeDir, user, spec.limits.diskBytes);
-    prepareRunDir(spec.runDir, user);
-    const group = host.cgroups.hierarchies.length > 0 ? host.cgroups.group(spec.id) : null;
-    const logFile = spec.detached ? logFileIn(spec.runDir) : null;
-    const launched = launch({
-      bwrap: this.options.bwrapPath,
-      args,
-      command: spec.command,
-      mark: `${this.options.name}/${spec.id}`,
-      filterFile: host.area.filterFile,
-      user,
-      leaking: host.leaking,
-      detached: logFile === null ? null : { logFile, statusFile: this.records.statusFile(spec.id) },
+    return beginSandbox(spec, this.begin(spec.id, host, user, volume.fileBytes), (begun) => {
+      const monitorPid = begun.launched.child.pid ?? 0;
+      this.record({ ...begun, spec, monitorPid, ownUid: null });
+      return this.keep(this.sandboxOf(spec.id, begun), spec.volumeDir, volume);
     });
+  }
+
+  async prepare(spec: BlankSpec): Promise<BlankSandbox> {
+    this.refuseRunning(spec.id);
+    const missing = missingForMounting(this.isRoot);
+    if (missing.length > 0) throw new Error(`No sandbox can be made before its agent: ${missing.join(' ')}`);
+    this.starting.add(spec.id);
     try {
-      group?.create(spec.limits);
-      // bwrap mounts meanwhile; it waits for `release` before it runs the program.
-      const initPid = await launched.initPid;
-      const { enforced } = host.cgroups;
-      const rlimits = { limits: spec.limits, enforced, fileBytes: volume.fileBytes };
-      await Promise.all([
-        setRlimits(this.options.prlimitPath, initPid, rlimits, user),
-        group?.join(initPid),
-        spec.transparentEgress ? openEveryAddress(initPid, this.isRoot) : null,
-      ]);
-      if (logFile !== null) this.record(spec, launched, initPid, group, logFile);
-      const monitor = childMonitor(launched.child);
-      const { streams } = launched;
-      const tree = namespaceTree(initPid, group);
-      const parts = { id: spec.id, volumeDir: spec.volumeDir, monitor, streams, logFile, tree };
-      const sandbox = this.keep(parts, volume);
-      launched.release();
-      return sandbox;
+      return await this.prepareOnce(spec, await this.openHost());
     } catch (error) {
-      throw await this.undo(launched, spec.id, group, error);
+      this.blankUsers.free(spec.id);
+      throw error;
+    } finally {
+      this.starting.delete(spec.id);
     }
+  }
+
+  private prepareOnce(spec: BlankSpec, host: Host): Promise<BlankSandbox> {
+    const ownUid = this.blankUsers.take(spec.id);
+    const user = { uid: ownUid, gid: ownUid };
+    this.mounter.begin();
+    return beginSandbox(spec, this.begin(spec.id, host, user, spec.limits.diskBytes), (begun) => {
+      const { launched, initPid, group } = begun;
+      const initSince = startTime(initPid);
+      const namespace = statSync(`/proc/${initPid}/ns/mnt`).ino;
+      // It is nobody's yet, and must not slow down those that are somebody's.
+      group?.setWeight(BLANK_WEIGHT_CPUS);
+      const sandbox = this.sandboxOf(spec.id, begun);
+      this.blanks.set(spec.id, sandbox);
+      const become = async (claim: SandboxSpec): Promise<void> => {
+        const owner = this.userOf(claim.slot)!;
+        const volume = await this.volumes.open(claim.volumeDir, owner, claim.limits.diskBytes);
+        prepareRunDir(claim.runDir, user);
+        // Its largest file was set for a volume that has room.
+        if (volume.fileBytes !== spec.limits.diskBytes) throw new Error('The volume is full.');
+        if (initSince === null || !isRunning(initPid, initSince)) throw new Error('It has ended.');
+        const { volumeDir } = claim;
+        await this.mounter.mount({ initPid, namespace, volumeDir, ownerId: owner.uid, userId: ownUid });
+        group?.setWeight(claim.limits.cpus);
+        this.record({ ...begun, spec: claim, monitorPid: launched.child.pid ?? 0, ownUid });
+        this.blanks.delete(spec.id);
+        sandbox.begin();
+        this.keep(sandbox, volumeDir, volume);
+      };
+      const onFailure = (error: unknown): void =>
+        this.options.log.warn('A sandbox of the pool could not be used.', {
+          sandboxId: spec.id,
+          error: String(error),
+        });
+      return new Blank({ spec, sandbox, input: launched.child.stdin!, become, onFailure });
+    });
   }
 
   async adopt(id: string): Promise<RunningSandbox | null> {
@@ -181,20 +210,22 @@ export class BubblewrapDriver implements SandboxDriver {
       { pid: record.monitorPid, since: record.monitorSince },
       this.records.exitCodeReader(id),
     );
-    const { volumeDir, logFile, initPid } = record;
+    const { volumeDir, logFile, initPid, ownUid } = record;
+    if (ownUid !== null) this.blankUsers.know(id, ownUid);
     const tree = namespaceTree(initPid, group);
-    return this.keep({ id, volumeDir, monitor, streams: closedStreams(), logFile, tree }, volume);
+    const sandbox = this.local({ id, monitor, streams: closedStreams(), logFile, tree });
+    return this.keep(sandbox, volumeDir, volume);
+  }
+
+  private begin(id: string, host: Host, user: SandboxUser, fileBytes: number): Begin {
+    const { bwrapPath, prlimitPath } = this.options;
+    const { isRoot, records } = this;
+    return { host, bwrapPath, prlimitPath, mark: this.markOf(id), user, isRoot, fileBytes, records };
   }
 
   /** Written before the program runs, so that a service that dies right now leaves what the next one needs. */
-  private record(
-    spec: SandboxSpec,
-    launched: Launched,
-    initPid: number,
-    group: Group | null,
-    logFile: string,
-  ): void {
-    const monitorPid = launched.child.pid ?? 0;
+  private record({ spec, initPid, group, logFile, monitorPid, ownUid }: Recorded): void {
+    if (logFile === null) return;
     const [initSince, monitorSince] = [startTime(initPid), startTime(monitorPid)];
     if (initSince === null || monitorSince === null) throw new Error('bwrap has ended.');
     this.records.write({
@@ -204,23 +235,31 @@ export class BubblewrapDriver implements SandboxDriver {
       volumeDir: spec.volumeDir,
       logFile,
       limits: spec.limits,
+      ownUid,
       hasGroup: group !== null,
     });
   }
 
-  private keep(parts: SandboxParts, volume: OpenVolume): LocalSandbox {
+  private sandboxOf(id: string, { launched, initPid, group, logFile }: Begun): LocalSandbox {
+    const { streams } = launched;
+    const monitor = childMonitor(launched.child);
+    return this.local({ id, monitor, streams, logFile, tree: namespaceTree(initPid, group) });
+  }
+
+  private local(parts: Omit<LocalSandboxParts, 'onEnd' | 'isDiskFull'>): LocalSandbox {
     const { id } = parts;
-    const sandbox = new LocalSandbox({
-      ...parts,
-      isDiskFull: () => volume.isFull(),
-      onEnd: () => this.forget(id),
-    });
+    const isDiskFull = (): boolean => this.inUse.get(id)?.volume.isFull() ?? false;
+    return new LocalSandbox({ ...parts, isDiskFull, onEnd: () => this.forget(id) });
+  }
+
+  private keep(sandbox: LocalSandbox, volumeDir: string, volume: OpenVolume): LocalSandbox {
+    const { id } = sandbox;
     this.running.set(id, sandbox);
-    this.volumeDirs.set(id, parts.volumeDir);
+    this.inUse.set(id, { volumeDir, volume });
     this.sampler.add(sandbox);
     this.disks.add({
       id,
-      volumeDir: parts.volumeDir,
+      volumeDir,
       quota: volume.quota,
       hostDir: volume.hostDir,
       pids: () => sandbox.pids(),
@@ -238,19 +277,22 @@ export class BubblewrapDriver implements SandboxDriver {
       mark.startsWith(prefix) ? [mark.slice(prefix.length)] : [],
     );
     return [
-      ...new Set([...this.running.keys(), ...host.cgroups.list(), ...marked, ...this.records.list()]),
+      ...new Set([
+        ...[...this.running.keys(), ...this.blanks.keys()],
+        ...[...host.cgroups.list(), ...marked, ...this.records.list()],
+      ]),
     ].filter(isId);
   }
 
   async remove(id: string): Promise<void> {
     if (!isId(id)) return;
-    const running = this.running.get(id);
+    const running = this.running.get(id) ?? this.blanks.get(id);
     if (running) {
       await running.kill();
       return;
     }
     const host = await this.openHost();
-    await this.endMarked(id);
+    await endMarked(this.markOf(id));
     await host.cgroups.group(id).destroy();
     this.records.remove(id);
   }
@@ -270,15 +312,18 @@ export class BubblewrapDriver implements SandboxDriver {
   /** Ends every sandbox that is not detached; those live on. Takes away the empty folders that held the cgroups. */
   async close(): Promise<void> {
     const attached = [...this.running.values()].filter((sandbox) => sandbox.logFile === null);
-    await Promise.all(attached.map((sandbox) => sandbox.kill()));
-    await this.volumes.close(this.volumeDirs.values());
+    await Promise.all([...attached, ...this.blanks.values()].map((sandbox) => sandbox.kill()));
+    this.mounter.close();
+    await this.volumes.close([...this.inUse.values()].map(({ volumeDir }) => volumeDir));
     this.sampler.close();
     (await this.host?.catch(() => null))?.cgroups.close();
   }
 
   private forget(id: string): void {
     this.running.delete(id);
-    this.volumeDirs.delete(id);
+    this.blanks.delete(id);
+    this.inUse.delete(id);
+    this.blankUsers.free(id);
     this.sampler.remove(id);
     this.disks.remove(id);
     this.records.remove(id);
@@ -307,30 +352,8 @@ export class BubblewrapDriver implements SandboxDriver {
     };
   }
 
-  private async undo(launched: Launched, id: string, group: Group | null, error: unknown): Promise<Error> {
-    const said = launched.abort();
-    // Before its program runs, bwrap's init does not yet die with its monitor.
-    await this.endMarked(id);
-    await group?.destroy();
-    this.records.remove(id);
-    return new Error(`The sandbox did not start: ${(await said).trim() || String(error)}`, { cause: error });
-  }
-
-  /** Ends the bwrap processes of a sandbox, whoever started them; with its init goes everything in it. */
-  private async endMarked(id: string): Promise<void> {
-    const mark = `${this.options.name}/${id}`;
-    const left = markedProcesses().flatMap((process) => (process.mark === mark ? [process.pid] : []));
-    const ends = [...left, ...endingProcesses()].map((pid) => gone(pid, startTime(pid), GONE_TIMEOUT_MS));
-    for (const pid of left) tryKill(pid);
-    await Promise.all(ends);
-  }
-}
-
-/** bwrap would say so too, but only after the start was reported. */
-function refuseMissing(binds: ReadOnlyBind[]): void {
-  for (const { hostPath, path } of binds) {
-    if (existsSync(hostPath)) continue;
-    throw new Error(`The sandbox did not start: ${hostPath}, to be seen as ${path}, is not there.`);
+  private markOf(id: string): string {
+    return `${this.options.name}/${id}`;
   }
 }
 

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { SandboxSpec } from '../domain/ports/sandbox.ts';
+import type { BlankSpec, SandboxSpec } from '../domain/ports/sandbox.ts';
 import type { Area } from './area.ts';
 
 /**
@@ -19,8 +19,9 @@ const namespaces = ['user', 'pid', 'net', 'ipc', 'uts', 'cgroup'].map((name) => 
  * Everything that bwrap is told by `--args`, NUL-separated. It goes over a descriptor and not the command line, which
  * any process of the host may read. The order matters: later mounts cover earlier ones, and the root closes last.
  */
-export function launchArguments(spec: SandboxSpec, area: Area): Buffer {
+export function launchArguments(spec: SandboxSpec | BlankSpec, area: Area): Buffer {
   refuseBadSpec(spec);
+  const volumeDir = 'volumeDir' in spec ? spec.volumeDir : null;
   const { memoryBytes } = spec.limits;
   const tmpBytes = Math.min(512 * MIB, Math.floor(memoryBytes / 2));
   const shmBytes = Math.min(64 * MIB, Math.floor(memoryBytes / 8));
@@ -47,17 +48,20 @@ export function launchArguments(spec: SandboxSpec, area: Area): Buffer {
       '/dev',
     ],
     ...['--size', String(tmpBytes), '--perms', '1777', '--tmpfs', '/tmp'],
-    ...['--bind', join(spec.volumeDir, 'workspace'), '/workspace'],
-    ...['--bind', join(spec.volumeDir, 'home'), '/home/agent'],
+    // A blank one has the mount points.
+    ...(volumeDir === null
+      ? ['--dir', '/workspace']
+      : ['--bind', join(volumeDir, 'workspace'), '/workspace']),
+    ...(volumeDir === null ? ['--dir', '/home/agent'] : ['--bind', join(volumeDir, 'home'), '/home/agent']),
     ...['--ro-bind', spec.runDir, '/run/berth'],
     ...spec.binds.flatMap(({ hostPath, path }) => ['--ro-bind', hostPath, path]),
-    ...['--remount-ro', '/', '--chdir', '/workspace'],
+    ...['--remount-ro', '/', '--chdir', volumeDir === null ? '/' : '/workspace'],
     ...['--seccomp', String(fds.seccomp), '--info-fd', String(fds.info), '--block-fd', String(fds.block)],
   ];
   return Buffer.from(`${args.join('\0')}\0`);
 }
 
-export function refuseBadSpec(spec: SandboxSpec): void {
+export function refuseBadSpec(spec: SandboxSpec | BlankSpec): void {
   let totalBytes = 0;
   for (const [name, value] of Object.entries(spec.env)) {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
@@ -74,7 +78,8 @@ export function refuseBadSpec(spec: SandboxSpec): void {
       `The environment has ${totalBytes} bytes; a program can be given ${ENVIRONMENT_MAX_BYTES}.`,
     );
   }
-  const paths = [spec.volumeDir, spec.runDir, ...spec.binds.flatMap((bind) => [bind.hostPath, bind.path])];
+  const volumes = 'volumeDir' in spec ? [spec.volumeDir] : [];
+  const paths = [...volumes, spec.runDir, ...spec.binds.flatMap((bind) => [bind.hostPath, bind.path])];
   for (const path of paths) {
     if (!path.startsWith('/') || path.includes('\0')) throw new Error(`"${path}" is not an absolute path.`);
   }

@@ -36,6 +36,8 @@ export interface LaunchRequest {
   leaking: number[];
   /** Files of a sandbox that outlives the service: its output, and what bwrap tells of its end. */
   detached: { logFile: string; statusFile: string } | null;
+  /** Its program waits for launch data (`BlankSpec`), so it has a standard input although it is detached. */
+  isBlank: boolean;
 }
 
 export const MARK_VARIABLE = 'BERTH_SANDBOX';
@@ -51,7 +53,7 @@ export function launch(request: LaunchRequest): Launched {
         ...request.user,
         // A session of its own, so that a key pressed in the service's terminal does not end it.
         detached: request.detached !== null,
-        stdio: stdio(files, request.leaking),
+        stdio: stdio(files, request),
       }),
     );
     const pipe = (fd: number): NodeJS.ReadWriteStream => child.stdio[fd] as unknown as NodeJS.ReadWriteStream;
@@ -119,9 +121,10 @@ function commandLine(request: LaunchRequest): string[] {
 }
 
 /** Leaking descriptors are covered with /dev/null, which bwrap reads as a list of no arguments and then closes. */
-function stdio({ filter, log, status }: OpenFiles, leaking: number[]): StdioOptions {
+function stdio({ filter, log, status }: OpenFiles, { leaking, isBlank }: LaunchRequest): StdioOptions {
+  const input = log === null || isBlank ? 'pipe' : 'ignore';
   const list: (number | 'pipe' | 'ignore')[] = [
-    ...(log === null ? (['pipe', 'pipe', 'pipe'] as const) : ['ignore' as const, log, log]),
+    ...([input, log ?? 'pipe', log ?? 'pipe'] as const),
     ...['pipe' as const, filter, 'pipe' as const, 'pipe' as const],
     ...(status === null ? [] : [status]),
   ];

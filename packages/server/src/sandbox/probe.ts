@@ -4,7 +4,7 @@ import { cgroupNotes, explainFailure, missingPrograms } from './diagnose.ts';
 import { runTrial } from './trial.ts';
 
 export interface ProbeRequest {
-  driver: Pick<SandboxDriver, 'start' | 'removeVolume'>;
+  driver: Pick<SandboxDriver, 'start' | 'prepare' | 'removeVolume'>;
   programs: { path: string; debianPackage: string }[];
   areaDir: string;
   isRoot: boolean;
@@ -14,6 +14,8 @@ export interface ProbeRequest {
   disk: () => Promise<{ isHard: boolean; problems: string[]; notes: string[] }>;
   /** What is missing for transparent egress; when nothing is, it is tried. */
   missingForTransparent: string[];
+  /** What is missing for blank sandboxes; when nothing is, one is tried. */
+  missingForPool: string[];
 }
 
 /** Starts a real sandbox with a trivial program and reports what this host gives. Never throws. */
@@ -27,6 +29,8 @@ export async function probe(request: ProbeRequest): Promise<SandboxCapabilities>
   const isRefused = transparent && known.length === 0 && problems.length > 0;
   if (isRefused) problems = await trial(request, false);
   const transparentEgress = transparent && !isRefused && problems.length === 0;
+  const warmPool =
+    problems.length === 0 && request.missingForPool.length === 0 && (await canPrepare(request));
   const none = { enforced: [] as readonly Controller[], canFreeze: false };
   const { enforced, canFreeze } = await request.cgroups().catch(() => none);
   const grade = (controller: Controller, otherwise: LimitGrade): LimitGrade =>
@@ -49,15 +53,35 @@ export async function probe(request: ProbeRequest): Promise<SandboxCapabilities>
     detached: true,
     ownUser: request.isRoot,
     transparentEgress,
+    warmPool,
     notes: [
       request.isRoot
         ? 'Each agent runs under a host user of its own.'
         : 'All agents run under the user of the service, kept apart by namespaces alone; as root each gets its own.',
       ...disk.notes,
       ...cgroupNotes(enforced, request.isRoot),
+      ...(warmPool ? [] : [poolNote(request.missingForPool)]),
       ...(transparentEgress ? [] : [transparentNote(request.missingForTransparent)]),
     ],
   };
+}
+
+function poolNote(missing: string[]): string {
+  const why =
+    missing.length > 0
+      ? missing.join(' ')
+      : 'The file system of the data directory, or this host, does not let volumes be mounted late.';
+  return `No sandboxes are kept ready for agents to come (warm pool). ${why}`;
+}
+
+async function canPrepare({ driver, areaDir, isRoot }: ProbeRequest): Promise<boolean> {
+  // It waits for its launch data, and then shows that the volume is there.
+  const command = ['/bin/sh', '-c', 'read -r line && : > /workspace/trial && : > /home/agent/trial'];
+  const trial = runTrial({ driver, areaDir, isRoot, command, isBlank: true });
+  return trial.then(
+    () => true,
+    () => false,
+  );
 }
 
 function transparentNote(missing: string[]): string {

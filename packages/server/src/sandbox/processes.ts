@@ -54,6 +54,16 @@ export function endingProcesses(): number[] {
   });
 }
 
+const GONE_TIMEOUT_MS = 10_000;
+
+/** Ends the bwrap processes with a mark, whoever started them; with its init goes everything in a sandbox. */
+export async function endMarked(mark: string): Promise<void> {
+  const left = markedProcesses().flatMap((process) => (process.mark === mark ? [process.pid] : []));
+  const ends = [...left, ...endingProcesses()].map((pid) => gone(pid, startTime(pid), GONE_TIMEOUT_MS));
+  for (const pid of left) tryKill(pid);
+  await Promise.all(ends);
+}
+
 /** Waits until a process (told by its start time) is gone. Zombies count as gone: they run nothing any more. */
 export async function gone(pid: number, since: string | null, timeoutMs: number): Promise<void> {
   const deadline = Date.now() + timeoutMs;

@@ -16,6 +16,8 @@ export interface SandboxRecord {
   volumeDir: string;
   logFile: string;
   limits: SandboxLimits;
+  /** Its host user, where that is not the agent's. */
+  ownUid: number | null;
   /** Whether its processes were put into cgroups. */
   hasGroup: boolean;
 }

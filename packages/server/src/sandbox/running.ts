@@ -73,6 +73,11 @@ export class LocalSandbox implements RunningSandbox {
     return { ...now, memoryByteSeconds: Math.round(this.memoryByteSeconds) };
   }
 
+  /** From now on it is somebody's: memory is counted over time. */
+  begin(): void {
+    this.sampledMs = performance.now();
+  }
+
   /** Called about once a second: counts memory over time, and what tells an out-of-memory kill from a later one. */
   sample(): void {
     if (this.hasEnded) return;

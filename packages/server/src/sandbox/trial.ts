@@ -1,19 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { SandboxDriver } from '../domain/ports/sandbox.ts';
+import type { RunningSandbox, SandboxDriver, SandboxSpec } from '../domain/ports/sandbox.ts';
 
 const MIB = 1024 * 1024;
 const TRIAL_TIMEOUT_MS = 30_000;
 
 export interface TrialRequest {
-  driver: Pick<SandboxDriver, 'start' | 'removeVolume'>;
+  driver: Pick<SandboxDriver, 'start' | 'removeVolume'> & Partial<Pick<SandboxDriver, 'prepare'>>;
   areaDir: string;
   isRoot: boolean;
   command: string[];
   /** A kernel in user space takes memory and threads for itself. */
   limits?: { memoryBytes: number; pids: number };
   transparentEgress?: boolean;
+  /** Made before it is known whose it is. */
+  isBlank?: boolean;
 }
 
 const SMALL = { memoryBytes: 128 * MIB, pids: 32 };
@@ -26,13 +28,14 @@ export async function runTrial({
   command,
   limits = SMALL,
   transparentEgress = false,
+  isBlank = false,
 }: TrialRequest): Promise<string> {
   const id = randomUUID();
   const folder = join(areaDir, `trial-${id}`);
   const volumeDir = join(folder, 'volume');
   try {
     mkdirSync(folder, { recursive: true, mode: isRoot ? 0o711 : 0o700 });
-    const sandbox = await driver.start({
+    const spec: SandboxSpec = {
       id,
       slot: 0,
       volumeDir,
@@ -43,7 +46,8 @@ export async function runTrial({
       limits: { ...limits, cpus: 1, diskBytes: 16 * MIB, openFiles: 64 },
       detached: false,
       transparentEgress,
-    });
+    };
+    const sandbox = isBlank ? await startBlank(driver, spec) : await driver.start(spec);
     const timer = setTimeout(() => void sandbox.kill(), TRIAL_TIMEOUT_MS);
     let printed = '';
     let said = '';
@@ -58,6 +62,13 @@ export async function runTrial({
     await driver.removeVolume(volumeDir).catch(() => null);
     removeQuietly(folder);
   }
+}
+
+async function startBlank(driver: TrialRequest['driver'], spec: SandboxSpec): Promise<RunningSandbox> {
+  const { slot: _slot, volumeDir: _volumeDir, transparentEgress: _transparent, ...blank } = spec;
+  const sandbox = await (await driver.prepare?.(blank))?.claim(spec);
+  if (!sandbox) throw new Error('It could not be claimed.');
+  return sandbox;
 }
 
 /** Where the folder could not be made, there is nothing to remove, and the failure says all. */

@@ -3,13 +3,19 @@ import { test } from 'node:test';
 import { sandboxContract } from './contract-suite.ts';
 import { ProcessDriver } from '../../src/sandbox/process/process-driver.ts';
 import { silentLog } from '../support/log.ts';
-import { driverFixture, fixture, isRoot } from './fixture.ts';
+import { driverFixture, fixture, isRoot, pooledFixture } from './fixture.ts';
 import { runUnprivileged } from './unprivileged.ts';
 
 sandboxContract({
   label: isRoot ? 'bubblewrap, service is root' : 'bubblewrap, service is no root',
   isolation: 'kernel',
   make: fixture,
+});
+sandboxContract({
+  label: 'bubblewrap, from the warm pool',
+  isolation: 'kernel',
+  make: pooledFixture,
+  skip: isRoot ? false : 'only root has a warm pool',
 });
 sandboxContract({
   label: 'bubblewrap without cgroups',

@@ -142,3 +142,53 @@ async function text(stream: NodeJS.ReadableStream): Promise<string> {
   for await (const chunk of stream) all += String(chunk);
   return all;
 }
+
+/**
+ * Waits as a blank sandbox must, and then becomes the program that the launch data names. Perl, since that is there and starts
+ * in no time.
+ */
+const waiter = `
+my $head = ''; my $body = '';
+while ($head !~ /\\n$/) { sysread(STDIN, $head, 1, length $head) or exit 75 }
+my ($bytes, $count) = split ' ', $head;
+while (length $body < $bytes) { sysread(STDIN, $body, $bytes - length $body, length $body) or exit 75 }
+my @fields = split /\\0/, $body, -1;
+my @command = splice @fields, 0, $count;
+%ENV = map { split /=/, $_, 2 } @fields;
+chdir '/workspace' or die;
+exec { $command[0] } @command or do { print STDERR "$command[0]: $!\\n"; exit 127 };
+`;
+
+/** A driver whose every start takes a blank sandbox that was made for it, where the specification allows that. */
+export function pooled(driver: SandboxDriver, onStart?: (isClaimed: boolean) => void): SandboxDriver {
+  const start = async (spec: SandboxSpec): Promise<RunningSandbox> => {
+    if (spec.transparentEgress) return driver.start(spec);
+    const { slot: _slot, volumeDir: _volumeDir, transparentEgress: _transparent, ...rest } = spec;
+    const blank = await driver.prepare({ ...rest, command: ['/usr/bin/perl', '-e', waiter], env: {} });
+    const claimed = await blank.claim(spec);
+    onStart?.(claimed !== null);
+    // As the runtime does: what it cannot be, one that is started for it is.
+    return claimed ?? driver.start(spec);
+  };
+  return new Proxy(driver, {
+    get: (target, name) => {
+      if (name === 'start') return start;
+      const value = Reflect.get(target, name, target) as unknown;
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+export function pooledFixture(
+  options: Partial<BubblewrapOptions> = {},
+  onStart?: (isClaimed: boolean) => void,
+): Fixture {
+  const { areaDir, name } = options;
+  return driverFixture(
+    (place) => pooled(createBubblewrap({ ...place, log: silentLog, ...options }), onStart),
+    {
+      ...(areaDir === undefined ? {} : { areaDir }),
+      ...(name === undefined ? {} : { name }),
+    },
+  );
+}

@@ -86,6 +86,7 @@ export function fakeDriver(): FakeDriver {
       void sandbox.exited.then(() => driver.live.delete(spec.id));
       return sandbox;
     },
+    prepare: () => Promise.reject(new Error('The fake driver makes no sandboxes before their agents.')),
     adopt: async (id) => driver.live.get(id) ?? null,
     list: async () => [...driver.live.keys()],
     async remove(id) {

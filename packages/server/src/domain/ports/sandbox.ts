@@ -22,6 +22,8 @@ export interface SandboxCapabilities {
   ownUser: boolean;
   /** Whether `SandboxSpec.transparentEgress` can be given: every address then leads to the sandbox itself. */
   transparentEgress: boolean;
+  /** Whether sandboxes can be made before it is known whose they will be (`prepare`). */
+  warmPool: boolean;
   notes: string[];
 }
 
@@ -72,6 +74,34 @@ export interface SandboxSpec {
   detached: boolean;
   /** True: every IPv4 address and every port leads to the sandbox's own loopback device. See `capabilities`. */
   transparentEgress: boolean;
+}
+
+/** A sandbox that is made before it is known whose it will be: it has no volume, and no environment of an agent. */
+export interface BlankSpec {
+  id: string;
+  runDir: string;
+  binds: ReadOnlyBind[];
+  /**
+   * argv of the first process. It waits for the launch data on its standard input (`launchData`), and then is what
+   * `SandboxSpec.command` says. It ends when its input does before that.
+   */
+  command: string[];
+  env: Record<string, string>;
+  limits: SandboxLimits;
+  detached: boolean;
+}
+
+export interface BlankSandbox {
+  readonly id: string;
+  /** Resolves when nothing of it is left on the host, unless it was claimed before. */
+  readonly ended: Promise<void>;
+  /**
+   * Makes it what `start` would have made of `spec`, whose id, run directory, binds, limits and `detached` must be those it
+   * was made with. Once only, whatever comes of it. Null: it cannot be that, and nothing of it is left.
+   */
+  claim(spec: SandboxSpec): Promise<RunningSandbox | null>;
+  /** Ends it. Resolves with `ended`. */
+  discard(): Promise<void>;
 }
 
 export type SandboxExitReason = 'exit' | 'killed' | 'oom' | 'disk_full';
@@ -128,6 +158,8 @@ export interface SandboxDriver {
   isolation(): Promise<Isolation>;
   capabilities(): Promise<SandboxCapabilities>;
   start(spec: SandboxSpec): Promise<RunningSandbox>;
+  /** Makes a blank sandbox; rejects where `capabilities` has no `warmPool`. It ends with the service, detached or not. */
+  prepare(spec: BlankSpec): Promise<BlankSandbox>;
   /**
    * Takes up a detached sandbox that an earlier process of the service started; null when it does not run (any more),
    * was not detached, or cannot be told for sure. Limits, counting and `exited` go on as if it had been started here; the

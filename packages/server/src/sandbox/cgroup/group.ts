@@ -45,6 +45,15 @@ export class Group {
     for (const { path } of this.folders) await writeFile(join(path, 'cgroup.procs'), String(pid));
   }
 
+  /** Its share of the CPUs when they are short, in cores; the limit stays. */
+  setWeight(cpus: number): void {
+    for (const { hierarchy, path } of this.folders) {
+      if (!hierarchy.controllers.includes('cpu')) continue;
+      const [file, value] = weightFile(hierarchy, cpus);
+      tryWrite(join(path, file), value);
+    }
+  }
+
   /** Whether its folders are there. */
   exists(): boolean {
     return this.folders.every(({ path }) => existsSync(path));
@@ -181,10 +190,7 @@ function limitFiles(hierarchy: Hierarchy, limits: SandboxLimits): [file: string,
     hierarchy.version === 2
       ? {
           memory: [['memory.max', String(limits.memoryBytes)]],
-          cpu: [
-            ['cpu.max', `${quotaUs} ${CPU_PERIOD_US}`],
-            ['cpu.weight', String(Math.min(10_000, Math.max(1, Math.round(100 * limits.cpus))))],
-          ],
+          cpu: [['cpu.max', `${quotaUs} ${CPU_PERIOD_US}`], weightFile(hierarchy, limits.cpus)],
           pids: [['pids.max', String(limits.pids)]],
         }
       : {
@@ -192,11 +198,17 @@ function limitFiles(hierarchy: Hierarchy, limits: SandboxLimits): [file: string,
           cpu: [
             ['cpu.cfs_period_us', String(CPU_PERIOD_US)],
             ['cpu.cfs_quota_us', String(quotaUs)],
-            ['cpu.shares', String(Math.max(2, Math.round(1024 * limits.cpus)))],
+            weightFile(hierarchy, limits.cpus),
           ],
           pids: [['pids.max', String(limits.pids)]],
         };
   return hierarchy.controllers.flatMap((controller) => files[controller]);
+}
+
+function weightFile({ version }: Hierarchy, cpus: number): [file: string, value: string] {
+  return version === 2
+    ? ['cpu.weight', String(Math.min(10_000, Math.max(1, Math.round(100 * cpus))))]
+    : ['cpu.shares', String(Math.max(2, Math.round(1024 * cpus)))];
 }
 
 function memoryBytes({ version, path }: { version: 1 | 2; path: string }): number {

@@ -85,6 +85,11 @@ export class DockerDriver implements SandboxDriver {
     });
   }
 
+  /** A declared lack: see `capabilities`. */
+  async prepare(): Promise<never> {
+    throw new Error('Containers are not made before it is known whose they will be.');
+  }
+
   async start(spec: SandboxSpec): Promise<RunningSandbox> {
     if (!isId(spec.id)) throw new Error(`"${spec.id}" is no id of a sandbox.`);
     if (this.running.has(spec.id) || this.starting.has(spec.id))

@@ -60,6 +60,7 @@ export async function dockerCapabilities(request: Request): Promise<SandboxCapab
     detached: true,
     ownUser: request.isRoot,
     transparentEgress: false,
+    warmPool: false,
     notes: [
       `Runtime ${request.runtime ?? info.DefaultRuntime ?? '(unknown)'}; a trial container found the isolation "${isolation}".`,
       'The environment of a container, secrets among it, can be read by whoever may ask the engine.',

@@ -74,10 +74,16 @@ export class ProcessDriver implements SandboxDriver {
       detached: true,
       ownUser: false,
       transparentEgress: false,
+      warmPool: false,
       notes: [
         'UNSAFE: agents run as plain processes of this machine, with all that the user of the service may read and do.',
       ],
     };
+  }
+
+  /** A declared lack: see `capabilities`. */
+  async prepare(): Promise<never> {
+    throw new Error('Plain processes are not made before it is known whose they will be.');
   }
 
   async start(spec: SandboxSpec): Promise<RunningSandbox> {
@@ -104,6 +110,7 @@ export class ProcessDriver implements SandboxDriver {
         volumeDir: spec.volumeDir,
         logFile,
         limits: spec.limits,
+        ownUid: null,
         hasGroup: false,
       });
       child.unref();

@@ -1,0 +1,102 @@
+import { existsSync } from 'node:fs';
+import type { BlankSpec, ReadOnlyBind, SandboxSpec } from '../domain/ports/sandbox.ts';
+import type { Area } from './area.ts';
+import type { Cgroups } from './cgroup/cgroups.ts';
+import type { Group } from './cgroup/group.ts';
+import { launch, type Launched } from './launch.ts';
+import { launchArguments } from './launch-args.ts';
+import { logFileIn } from './output-log.ts';
+import { endMarked } from './processes.ts';
+import type { Records } from './record.ts';
+import { setRlimits } from './rlimits.ts';
+import { openEveryAddress } from './transparent.ts';
+import { prepareRunDir, type SandboxUser } from './volume.ts';
+
+/** What all sandboxes of a driver share. */
+export interface Host {
+  area: Area;
+  cgroups: Cgroups;
+  leaking: number[];
+}
+
+export interface Begin {
+  host: Host;
+  bwrapPath: string;
+  prlimitPath: string;
+  /** Of the sandbox, on this host. */
+  mark: string;
+  user: SandboxUser;
+  isRoot: boolean;
+  /** Largest file that may be written. */
+  fileBytes: number;
+  records: Records;
+}
+
+/** A sandbox whose namespaces and limits are there, and whose program has not run yet. */
+export interface Begun {
+  launched: Launched;
+  /** Host pid of its init. */
+  initPid: number;
+  group: Group | null;
+  logFile: string | null;
+}
+
+/** Makes a sandbox up to the start of its program, which runs after `ready`. Of one that fails nothing is left. */
+export async function beginSandbox<T>(
+  spec: SandboxSpec | BlankSpec,
+  begin: Begin,
+  ready: (begun: Begun) => T,
+): Promise<T> {
+  const { host, user, isRoot, records } = begin;
+  const isBlank = !('volumeDir' in spec);
+  const args = launchArguments(spec, host.area);
+  refuseMissing(spec.binds);
+  prepareRunDir(spec.runDir, user);
+  const group = host.cgroups.hierarchies.length > 0 ? host.cgroups.group(spec.id) : null;
+  const logFile = spec.detached ? logFileIn(spec.runDir) : null;
+  const launched = launch({
+    bwrap: begin.bwrapPath,
+    args,
+    command: spec.command,
+    mark: begin.mark,
+    filterFile: host.area.filterFile,
+    user,
+    leaking: host.leaking,
+    detached: logFile === null ? null : { logFile, statusFile: records.statusFile(spec.id) },
+    isBlank,
+  });
+  try {
+    group?.create(spec.limits);
+    // bwrap mounts meanwhile; it waits for `release` before it runs the program.
+    const initPid = await launched.initPid;
+    const { enforced } = host.cgroups;
+    await Promise.all([
+      setRlimits(
+        begin.prlimitPath,
+        initPid,
+        { limits: spec.limits, enforced, fileBytes: begin.fileBytes },
+        user,
+      ),
+      group?.join(initPid),
+      !isBlank && spec.transparentEgress ? openEveryAddress(initPid, isRoot) : null,
+    ]);
+    const result = ready({ launched, initPid, group, logFile });
+    launched.release();
+    return result;
+  } catch (error) {
+    const said = launched.abort();
+    // Before its program runs, bwrap's init does not yet die with its monitor.
+    await endMarked(begin.mark);
+    await group?.destroy();
+    records.remove(spec.id);
+    throw new Error(`The sandbox did not start: ${(await said).trim() || String(error)}`, { cause: error });
+  }
+}
+
+/** bwrap would say so too, but only after the start was reported. */
+function refuseMissing(binds: ReadOnlyBind[]): void {
+  for (const { hostPath, path } of binds) {
+    if (existsSync(hostPath)) continue;
+    throw new Error(`The sandbox did not start: ${hostPath}, to be seen as ${path}, is not there.`);
+  }
+}
