@@ -7,6 +7,7 @@ import { ConfigError, type Config } from './config.ts';
 import { endInSteps, type EndStep } from './end-steps.ts';
 import { createCursors } from './domain/paging.ts';
 import type { Log } from './domain/log.ts';
+import { defaultManifest } from './domain/manifest.ts';
 import type { Egress } from './domain/ports/egress.ts';
 import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gateway.ts';
 import type { SandboxCapabilities, SandboxDriver } from './domain/ports/sandbox.ts';
@@ -19,13 +20,15 @@ import { createSecretBroker } from './egress/broker/secret-broker.ts';
 import { createModelGateway } from './gateway/gateway.ts';
 import { readProviders } from './gateway/providers.ts';
 import { harnessLinks } from './harness/link.ts';
-import { harnessLaunch, prepareHarness } from './harness/launch.ts';
 import { openA2a } from './open-a2a.ts';
+import { harnessLaunch, harnessWait, prepareHarness } from './harness/launch.ts';
 import { openEgress } from './open-egress.ts';
 import { openSandboxDriver } from './open-sandbox-driver.ts';
 import { readAuthorities } from './repos/ca-bundle.ts';
 import { openRepos } from './repos/open-repos.ts';
 import { createRuntime, type Runtime } from './runtime/runtime.ts';
+import { sandboxLimits } from './runtime/sandbox-start.ts';
+import { WarmPool } from './runtime/warm-pool.ts';
 import { isolationProblem } from './sandbox/minimum.ts';
 import { volumeSwap } from './sandbox/volume-swap.ts';
 import { createAcpSessions } from './services/acp-sessions.ts';
@@ -236,6 +239,7 @@ export async function compose(
   });
   const abilities = await sandboxDriver.capabilities();
   const { freezeAfterSeconds } = config.sandbox;
+  const blankLimits = sandboxLimits(config.sandbox, defaultManifest);
   const runtime = createRuntime({
     life,
     cancel,
@@ -247,6 +251,17 @@ export async function compose(
     isDetached: isDetached(config, abilities),
     freezeAfterMs: abilities.freeze && freezeAfterSeconds > 0 ? freezeAfterSeconds * 1000 : null,
     launch: (input) => harnessLaunch(prepared, input),
+    pool: abilities.warmPool
+      ? new WarmPool({
+          driver: sandboxDriver,
+          size: config.sandbox.warm,
+          launch: harnessWait(prepared, blankLimits.memoryBytes),
+          limits: blankLimits,
+          isDetached: isDetached(config, abilities),
+          paths: config.paths,
+          log,
+        })
+      : null,
     gateway: () => gateway,
     repos,
     secrets,

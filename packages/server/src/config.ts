@@ -53,6 +53,8 @@ export interface Config {
     idleSeconds: number;
     /** After so long without use a sandbox is frozen; 0 = never. */
     freezeAfterSeconds: number;
+    /** Sandboxes that are kept ready for agents that have none. */
+    warm: number;
     /** Sandboxes that this node keeps at once, running turns or warm. */
     max: number;
   };
@@ -214,6 +216,11 @@ const vars = {
     '30',
     'Seconds without use after which the processes of a sandbox are frozen until the next use, 0 to 86400; 0 = never.',
   ),
+  sandboxWarm: declare(
+    'BERTH_WARM_SANDBOXES',
+    '1',
+    'Sandboxes kept ready for agents that have none, beside those, 0 to 1000; 0 = none.',
+  ),
   sandboxMax: declare('BERTH_MAX_SANDBOXES', '64', 'Sandboxes kept at once on this node, 1 to 10000.'),
   maxActiveAgents: declare(
     'BERTH_MAX_ACTIVE_AGENTS',
@@ -360,6 +367,7 @@ export function readConfig(env: Env): Config {
       diskMode: diskMode(env, driver),
       freezeAfterSeconds: number('BERTH_FREEZE_AFTER_SECONDS', vars.freezeAfter(env), 30, 0, 86_400),
       idleSeconds: number('BERTH_SANDBOX_IDLE_SECONDS', vars.sandboxIdle(env), 300, 1, 86_400),
+      warm: number('BERTH_WARM_SANDBOXES', vars.sandboxWarm(env), 1, 0, 1_000),
       max: number('BERTH_MAX_SANDBOXES', vars.sandboxMax(env), 64, 1, 10_000),
     },
     snapshotMinFreeMb: number('BERTH_SNAPSHOT_MIN_FREE_MB', vars.snapshotFree(env), 1024, 0, 1_048_576),

@@ -32,6 +32,7 @@ const bad: Record<string, string[]> = {
   BERTH_SANDBOX_IDLE_SECONDS: ['0', '86401'],
   BERTH_FREEZE_AFTER_SECONDS: ['-1', '86401'],
   BERTH_DETACH: ['yes', 'off'],
+  BERTH_WARM_SANDBOXES: ['-1', '1001', '1.5'],
   BERTH_MAX_SANDBOXES: ['0', '10001'],
   BERTH_MAX_ACTIVE_AGENTS: ['0', '100001'],
   BERTH_MAX_CONCURRENT_RUNS: ['0', '100001'],

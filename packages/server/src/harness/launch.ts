@@ -16,6 +16,7 @@ export interface PreparedHarness {
 
 const insideNode = '/opt/berth/node';
 const insideHarness = '/opt/berth/harness';
+const systemPath = `${insideNode}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`;
 
 /**
  * Strips the types of the harness once, so that no sandbox pays for it at each start. The directory's name is a hash of
@@ -84,7 +85,7 @@ export function harnessLaunch(prepared: PreparedHarness, input: HarnessLaunchInp
     command: [`${insideNode}/bin/node`, ...nodeFlags(input.memoryBytes), `${insideHarness}/launch.mjs`],
     env: {
       ...Object.fromEntries(secrets),
-      PATH: `${insideNode}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`,
+      PATH: systemPath,
       HOME: '/home/agent',
       USER: 'agent',
       LANG: 'C.UTF-8',
@@ -96,11 +97,24 @@ export function harnessLaunch(prepared: PreparedHarness, input: HarnessLaunchInp
       ...(input.instructions === null ? {} : { BERTH_INSTRUCTIONS: input.instructions }),
       ...(input.command ? { BERTH_HARNESS_COMMAND: JSON.stringify(input.command) } : {}),
     },
-    binds: [
-      { hostPath: prepared.nodeDir, path: insideNode },
-      { hostPath: prepared.hostPath, path: insideHarness },
-    ],
+    binds: bindsOf(prepared),
   };
+}
+
+/** What a sandbox runs that waits for its agent: with the data of `harnessLaunch` it becomes the same. */
+export function harnessWait(prepared: PreparedHarness, memoryBytes: number): HarnessLaunch {
+  return {
+    command: [`${insideNode}/bin/node`, ...nodeFlags(memoryBytes), `${insideHarness}/wait.mjs`],
+    env: { PATH: systemPath, HOME: '/home/agent', USER: 'agent', LANG: 'C.UTF-8' },
+    binds: bindsOf(prepared),
+  };
+}
+
+function bindsOf(prepared: PreparedHarness): HarnessLaunch['binds'] {
+  return [
+    { hostPath: prepared.nodeDir, path: insideNode },
+    { hostPath: prepared.hostPath, path: insideHarness },
+  ];
 }
 
 /**

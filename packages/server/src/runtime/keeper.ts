@@ -4,8 +4,10 @@ import { isId, newId } from '../domain/ids.ts';
 import { defaultManifest, type Manifest } from '../domain/manifest.ts';
 import type { AdoptedPlace } from './adopt-turns.ts';
 import { KeptSandbox } from './kept-sandbox.ts';
+import type { WarmPool } from './warm-pool.ts';
 import { adoptSandbox, type AdoptedSandbox } from './sandbox-adopt.ts';
 import {
+  sandboxLimits,
   startSandbox,
   type SandboxWish,
   type StartDependencies,
@@ -22,6 +24,8 @@ export interface KeeperOptions extends StartDependencies {
   idleMs: number;
   /** After so long without use a sandbox is frozen; null = never. */
   freezeAfterMs: number | null;
+  /** Sandboxes that are kept ready for agents that have none; null = there are none. */
+  pool: WarmPool | null;
 }
 
 /** A turn's hold on a sandbox. */
@@ -72,7 +76,7 @@ export class Keeper {
 
   /** Every sandbox that is here, or is being started: of others it is known that they are no use. */
   get knownIds(): string[] {
-    return [...this.#byId.keys(), ...this.#starting];
+    return [...this.#byId.keys(), ...this.#starting, ...(this.#options.pool?.ids ?? [])];
   }
 
   get all(): KeptSandbox[] {
@@ -103,6 +107,7 @@ export class Keeper {
     }
     this.#timer = setInterval(() => this.#look(), LOOK_MS);
     this.#timer.unref();
+    this.#options.pool?.begin();
     return places;
   }
 
@@ -160,7 +165,7 @@ export class Keeper {
     this.#isClosed = true;
     if (this.#timer) clearInterval(this.#timer);
     this.#wake();
-    await Promise.allSettled(this.#queues.values());
+    await Promise.allSettled([...this.#queues.values(), this.#options.pool?.close()]);
     await Promise.all(this.all.map((kept) => (leaves(kept) ? kept.leave() : kept.end(reason))));
   }
 
@@ -180,11 +185,14 @@ export class Keeper {
   }
 
   async #start(wish: SandboxWish): Promise<KeptSandbox> {
-    const id = newId();
+    const { pool, limits } = this.#options;
+    pool?.makeWay();
+    const blank = pool?.take(sandboxLimits(limits, wish.deployment.manifest)) ?? null;
+    const id = blank?.id ?? newId();
     this.#count += 1;
     this.#starting.add(id);
     try {
-      const started = await startSandbox(this.#options, wish, id);
+      const started = await startSandbox(this.#options, wish, id, blank);
       return this.#keep(started, wish.agentId, fingerprint(wish), wish.deployment.manifest);
     } catch (error) {
       this.#count -= 1;

@@ -183,6 +183,7 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
         berth_runs_running: scheduler.size,
         berth_sandboxes: keeper.size,
         berth_sandboxes_frozen: frozen,
+        berth_sandboxes_ready: deps.pool?.size ?? 0,
         berth_sandboxes_leaked: reconciler.leaked,
       };
     },

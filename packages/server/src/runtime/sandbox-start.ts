@@ -13,7 +13,13 @@ import type {
 } from '../domain/ports/harness.ts';
 import type { ModelCaller, ModelGateway, ModelWire } from '../domain/ports/model-gateway.ts';
 import type { Repos } from '../domain/ports/repos.ts';
-import type { RunningSandbox, SandboxDriver, SandboxLimits } from '../domain/ports/sandbox.ts';
+import type {
+  BlankSandbox,
+  RunningSandbox,
+  SandboxDriver,
+  SandboxLimits,
+  SandboxSpec,
+} from '../domain/ports/sandbox.ts';
 import type { SandboxRecords } from '../services/sandbox-records.ts';
 import { openGatewaySocket } from './gateway-socket.ts';
 
@@ -121,6 +127,8 @@ export async function startSandbox(
   deps: StartDependencies,
   wish: SandboxWish,
   id: string,
+  /** One that was kept ready, of this id. */
+  blank: BlankSandbox | null = null,
 ): Promise<StartedSandbox> {
   const { records, log } = deps;
   const token = randomBytes(32).toString('base64url');
@@ -166,7 +174,7 @@ export async function startSandbox(
       memoryBytes: limits.memoryBytes,
     });
     const volumeDir = join(deps.paths.volumes, agentId);
-    sandbox = await deps.driver.start({
+    const spec: SandboxSpec = {
       id,
       slot: wish.slot,
       volumeDir,
@@ -176,13 +184,15 @@ export async function startSandbox(
       limits,
       detached: deps.isDetached,
       transparentEgress: egress.transparent,
-    });
+    };
+    // One that cannot be this agent's has made room for one that is started for it.
+    sandbox = (await blank?.claim(spec)) ?? (await deps.driver.start(spec));
     const connection = await link.connect(sandbox, { initializeTimeoutMs: INITIALIZE_MS });
     await records.running(id);
     return { id, sandbox, link, connection, leave: sockets.close, cleanUp };
   } catch (error) {
     log.warn('A sandbox did not start.', { sandboxId: id, agentId: wish.agentId, error: String(error) });
-    await sandbox?.kill().catch(() => undefined);
+    await (sandbox ? sandbox.kill() : blank?.discard())?.catch(() => undefined);
     await cleanUp('failed', reasonOf(error)).catch((failure: unknown) =>
       log.error('What was left of a sandbox could not be removed.', {
         sandboxId: id,

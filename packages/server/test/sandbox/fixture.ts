@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import type {
+  BlankSpec,
   RunningSandbox,
   SandboxDriver,
   SandboxExit,
@@ -159,12 +160,16 @@ chdir '/workspace' or die;
 exec { $command[0] } @command or do { print STDERR "$command[0]: $!\\n"; exit 127 };
 `;
 
+/** What is known of a sandbox before it is known whose it will be. */
+export function blankSpec({ id, runDir, binds, limits, detached }: SandboxSpec): BlankSpec {
+  return { id, runDir, binds, limits, detached, command: ['/usr/bin/perl', '-e', waiter], env: {} };
+}
+
 /** A driver whose every start takes a blank sandbox that was made for it, where the specification allows that. */
 export function pooled(driver: SandboxDriver, onStart?: (isClaimed: boolean) => void): SandboxDriver {
   const start = async (spec: SandboxSpec): Promise<RunningSandbox> => {
     if (spec.transparentEgress) return driver.start(spec);
-    const { slot: _slot, volumeDir: _volumeDir, transparentEgress: _transparent, ...rest } = spec;
-    const blank = await driver.prepare({ ...rest, command: ['/usr/bin/perl', '-e', waiter], env: {} });
+    const blank = await driver.prepare(blankSpec(spec));
     const claimed = await blank.claim(spec);
     onStart?.(claimed !== null);
     // As the runtime does: what it cannot be, one that is started for it is.

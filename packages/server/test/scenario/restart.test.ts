@@ -15,7 +15,7 @@ const count = (log: LoggedEvent[], type: string, runId: string) =>
   log.filter((event) => event.type === type && event.data.runId === runId).length;
 
 async function open(t: TestContext, env: Record<string, string> = {}) {
-  const service = await startService({ env: { BERTH_DETACH: 'always', ...env } });
+  const service = await startService({ env: { BERTH_DETACH: 'always', BERTH_WARM_SANDBOXES: '1', ...env } });
   t.after(() => service.end());
   const shop = await workshop(service);
   t.after(() => shop.close());

@@ -87,6 +87,7 @@ export async function killRounds(plan: KillPlan): Promise<KillReport> {
     env: {
       BERTH_LEASE_SECONDS: '2',
       BERTH_DETACH: 'always',
+      BERTH_WARM_SANDBOXES: String(WARM),
       BERTH_DRAIN_SECONDS: '0',
       BERTH_RATE_LIMIT: '100000/60',
       // Kills that come faster than turns end would fail most of them as lost, which proves less than an answer.
@@ -318,6 +319,9 @@ async function onHost(service: Service): Promise<string[]> {
   }
 }
 
+/** Sandboxes that are kept ready for agents to come. */
+const WARM = 1;
+
 async function checkArea(service: Service): Promise<void> {
   const db = openDatabase({
     connection: readConnection({
@@ -330,10 +334,10 @@ async function checkArea(service: Service): Promise<void> {
     const rows = await db.sql<{ id: string }[]>`
       select id from sandboxes where state in ('starting', 'running', 'stopping')`;
     const known = new Set(rows.map((row) => row.id));
-    assert.deepEqual(
-      (await onHost(service)).filter((id) => !known.has(id)),
-      [],
-      'nothing is on the host that no row knows',
+    const unknown = (await onHost(service)).filter((id) => !known.has(id));
+    assert.ok(
+      unknown.length <= WARM,
+      `nothing but what is kept ready is on the host that no row knows, but ${unknown.length} are`,
     );
     const agents = new Set((await db.sql<{ id: string }[]>`select id from agents`).map((row) => row.id));
     const volumes = await readdir(join(service.dataDir, 'volumes'));

@@ -174,6 +174,8 @@ function environment(dataDir: string, port: number, more: Record<string, string>
     BERTH_LOG_LEVEL: 'debug',
     BERTH_DETACH: 'never',
     BERTH_DRAIN_SECONDS: '5',
+    // Those that want it say so: it is work for the machine in each of many services.
+    BERTH_WARM_SANDBOXES: '0',
     BERTH_DEFAULT_MODEL: 'demo/guide',
     // Under npm the service ends with its parent; so it does when the test process is killed.
     npm_lifecycle_event: 'test',

@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { checkLog, logOf, workshop } from '../support/scenario.ts';
+import { startService, type Service } from '../support/service.ts';
+import { until } from '../support/until.ts';
+
+const isRoot = process.getuid?.() === 0;
+
+async function gauge(service: Service, name: string): Promise<number> {
+  const { text } = await service.api('GET', '/metrics');
+  return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(text)?.[1]);
+}
+
+const ready = (service: Service, count: number): Promise<void> =>
+  until(
+    `${count} sandboxes are ready`,
+    async () => (await gauge(service, 'berth_sandboxes_ready')) === count,
+    30_000,
+  );
+
+test(
+  'An agent answers from a sandbox that was kept ready, which lives on over a restart; those that nobody took are gone.',
+  { skip: isRoot ? false : 'only root has a warm pool' },
+  async (t) => {
+    const service = await startService({ env: { BERTH_DETACH: 'always', BERTH_WARM_SANDBOXES: '1' } });
+    t.after(() => service.end());
+    const shop = await workshop(service);
+    t.after(() => shop.close());
+    const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
+    await ready(service, 1);
+    const { conversationId } = await agent.say('say: the first answer');
+    const { body } = await service.api('GET', `/sandbox/${agent.id}`);
+    assert.equal(body.state, 'running');
+    const whose = await service.api('POST', `/sandbox/${agent.id}/exec`, {
+      command: ['sh', '-c', 'id -u; stat -c %u /workspace/AGENTS.md; grep -c idmapped /proc/self/mountinfo'],
+    });
+    assert.equal(whose.body.stdout, '1000\n1000\n2\n');
+    // The next one is made, and is not the same.
+    await ready(service, 1);
+    const { runId } = await agent.ask('slow: 40 50', conversationId);
+    await service.kill9();
+    await service.restart();
+    await until(
+      'the run has ended',
+      async () => (await service.api('GET', `/v1/runs/${runId}`)).body.run.status === 'completed',
+      30_000,
+    );
+    checkLog(await logOf(service, { conversationId }));
+    assert.equal((await service.api('GET', `/sandbox/${agent.id}`)).body.sandboxId, body.sandboxId);
+    assert.equal(await gauge(service, 'berth_sandboxes'), 1);
+    assert.equal(await gauge(service, 'berth_sandboxes_leaked'), 0);
+    await ready(service, 1);
+  },
+);
