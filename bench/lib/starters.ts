@@ -2,7 +2,8 @@ import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import type { Readable, Writable } from 'node:stream';
-import { fixture, MIB } from '../../packages/server/test/sandbox/fixture.ts';
+import type { BlankSandbox, SandboxSpec } from '../../packages/server/src/domain/ports/sandbox.ts';
+import { blankSpec, fixture, MIB } from '../../packages/server/test/sandbox/fixture.ts';
 
 /** A program that runs: it wrote one byte when it had started, and writes back what it gets. */
 export interface Running {
@@ -18,6 +19,8 @@ export interface Running {
 /** A way to start a Node program. */
 export interface Starter {
   name: string;
+  /** What is done before somebody wants it. */
+  prepare?(): Promise<void>;
   /** Resolves after the program's first byte. */
   start(): Promise<Running>;
   end(): Promise<void>;
@@ -91,6 +94,51 @@ export function berthStarter(): Starter {
         kill: async () => void (await sandbox.kill()),
         freeze: () => sandbox.freeze(),
         thaw: () => sandbox.thaw(),
+      };
+    },
+    end: () => made.close(),
+  };
+}
+
+/** As packages/harness/src/wait.ts does: Node runs, and waits for its agent. */
+const waitingProgram = `
+const { readSync } = require('node:fs');
+const byte = Buffer.alloc(1);
+let head = '';
+while (!head.endsWith('\\n')) { if (!readSync(0, byte, 0, 1, null)) process.exit(); head += byte }
+const body = Buffer.alloc(parseInt(head));
+for (let got = 0; got < body.length;) got += readSync(0, body, got, body.length - got, null);
+process.chdir('/workspace');
+${echoProgram}`;
+
+/** The same from a pool: what is measured begins when somebody wants it. */
+export function poolStarter(): Starter {
+  const made = fixture();
+  const binds = [{ hostPath: process.execPath, path: NODE_INSIDE }];
+  let slot = 0;
+  let ready: { blank: BlankSandbox; spec: SandboxSpec } | null = null;
+  return {
+    name: 'Berth, from its pool',
+    async prepare() {
+      slot += 1;
+      const spec = made.spec([NODE_INSIDE, '-e', echoProgram], { slot, binds, limits });
+      const command = [NODE_INSIDE, '-e', waitingProgram];
+      ready = { spec, blank: await made.driver.prepare({ ...blankSpec(spec), command }) };
+      // Until Node has started.
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+    },
+    async start() {
+      if (!ready) throw new Error('It was not prepared.');
+      const { blank, spec } = ready;
+      const sandbox = await blank.claim(spec);
+      if (!sandbox) throw new Error('A sandbox of the pool could not be used.');
+      await once(sandbox.stdout, 'data');
+      return {
+        stdin: sandbox.stdin,
+        stdout: sandbox.stdout,
+        kill: async () => void (await sandbox.kill()),
+        freeze: null,
+        thaw: null,
       };
     },
     end: () => made.close(),
