@@ -5,7 +5,6 @@ import { test, type TestContext } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import type { AdoptedHarness, HarnessConnection } from '../../src/domain/ports/harness.ts';
 import type { ModelGateway } from '../../src/domain/ports/model-gateway.ts';
-import type { SandboxCapabilities } from '../../src/domain/ports/sandbox.ts';
 import { adoptSandbox } from '../../src/runtime/sandbox-adopt.ts';
 import type { StartDependencies } from '../../src/runtime/sandbox-start.ts';
 import type { LiveSandboxRow } from '../../src/services/sandbox-records.ts';
@@ -22,14 +21,14 @@ const harness: AdoptedHarness = {
 const id = newId();
 const row = { id, orgId: newId(), agentId: newId(), model: 'm/m', tokenHash: '' } as LiveSandboxRow;
 
-/** A sandbox that refuses to be thawed, on a host that says whether it can freeze. */
-async function left(t: TestContext, freeze: boolean) {
+/** A sandbox that refuses to be thawed, as on a host where nothing can be frozen. */
+async function left(t: TestContext, isFrozen: boolean) {
   const folder = await mkdtemp('/tmp/berth-adopt-');
   const driver = fakeDriver();
   const sandbox = new FakeSandbox({ id } as FakeSandbox['spec']);
   sandbox.thaw = () => Promise.reject(new Error('Sandboxes cannot be frozen here: no cgroup allows it.'));
   driver.live.set(id, sandbox);
-  driver.capabilities = async () => ({ freeze }) as SandboxCapabilities;
+  sandbox.isFrozen = isFrozen;
   let opened = 0;
   const openLink = fakeLinks(async () => ({ outcome: 'completed' }));
   const deps = {
@@ -62,7 +61,7 @@ test('where nothing can be frozen, a sandbox of an earlier process is taken up w
   assert.equal(openSockets(), 0);
 });
 
-test('where it could be frozen, one that cannot be thawed is ended, and its sockets are closed', async (t) => {
+test('one that was left frozen and cannot be thawed is ended, and its sockets are closed', async (t) => {
   const { deps, sandbox, openSockets } = await left(t, true);
   assert.equal(await adoptSandbox(deps, row), null);
   assert.equal((await sandbox.exited).reason, 'killed');
