@@ -29,12 +29,15 @@ test(
     const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
     await ready(service, 1);
     const { conversationId } = await agent.say('say: the first answer');
-    const { body } = await service.api('GET', `/sandbox/${agent.id}`);
-    assert.equal(body.state, 'running');
-    const whose = await service.api('POST', `/sandbox/${agent.id}/exec`, {
-      command: ['sh', '-c', 'id -u; stat -c %u /workspace/AGENTS.md; grep -c idmapped /proc/self/mountinfo'],
-    });
-    assert.equal(whose.body.stdout, '1000\n1000\n2\n');
+    const sh = async (script: string): Promise<string> => {
+      const command = ['sh', '-c', script];
+      const { body, text } = await service.api('POST', `/sandbox/${agent.id}/exec`, { command });
+      assert.equal(body.exitCode, 0, text);
+      return body.stdout;
+    };
+    // Only this sandbox has what lies in its /tmp.
+    const whose = 'id -u; stat -c %u /workspace/AGENTS.md; grep -c idmapped /proc/self/mountinfo';
+    assert.equal(await sh(`echo kept > /tmp/mark; ${whose}`), '1000\n1000\n2\n');
     // The next one is made, and is not the same.
     await ready(service, 1);
     const { runId } = await agent.ask('slow: 40 50', conversationId);
@@ -46,7 +49,7 @@ test(
       30_000,
     );
     checkLog(await logOf(service, { conversationId }));
-    assert.equal((await service.api('GET', `/sandbox/${agent.id}`)).body.sandboxId, body.sandboxId);
+    assert.equal(await sh('cat /tmp/mark'), 'kept\n');
     assert.equal(await gauge(service, 'berth_sandboxes'), 1);
     assert.equal(await gauge(service, 'berth_sandboxes_leaked'), 0);
     await ready(service, 1);
