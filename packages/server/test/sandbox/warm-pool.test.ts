@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { SandboxSpec } from '../../src/domain/ports/sandbox.ts';
 import { markedProcesses } from '../../src/sandbox/processes.ts';
-import { blankSpec, collect, fixture, isRoot, lineOf, MIB, pidsOf, until, type Fixture } from './fixture.ts';
+import { blankSpec, collect, fixture, isRoot, lineOf, MIB, pidsOf, type Fixture } from './fixture.ts';
+import { until } from '../support/until.ts';
 
 const sh = (script: string): string[] => ['/bin/sh', '-c', script];
 
@@ -124,7 +125,7 @@ describe('a sandbox that was made before its agent', { skip: isRoot ? false : 'o
     try {
       const adopted = await next.driver.adopt(started.id);
       assert.ok(adopted);
-      await until(() => readFileSync(adopted.logFile!, 'utf8') === 'up\n', 'it is up');
+      await until('it is up', () => readFileSync(adopted.logFile!, 'utf8') === 'up\n');
       writeFileSync(join(spec.volumeDir, 'workspace/go'), '');
       assert.deepEqual(await adopted.exited, { reason: 'exit', code: 9, signal: null });
       assert.equal(statSync(join(spec.volumeDir, 'workspace/result')).uid, 200_006);
@@ -145,7 +146,7 @@ describe('a sandbox that was made before its agent', { skip: isRoot ? false : 'o
       assert.ok(alive());
       service.kill('SIGKILL');
       await once(service, 'exit');
-      await until(() => !alive(), 'it has ended');
+      await until('it has ended', () => !alive());
       assert.equal(await fx.driver.adopt(id), null);
       await fx.driver.remove(id);
       assert.deepEqual(await fx.driver.list(), []);

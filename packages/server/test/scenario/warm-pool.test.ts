@@ -11,7 +11,7 @@ async function gauge(service: Service, name: string): Promise<number> {
   return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(text)?.[1]);
 }
 
-const ready = (service: Service, count: number): Promise<void> =>
+const ready = (service: Service, count: number): Promise<boolean> =>
   until(
     `${count} sandboxes are ready`,
     async () => (await gauge(service, 'berth_sandboxes_ready')) === count,
