@@ -1,6 +1,7 @@
 import { BerthError, createClient } from '@berth/sdk';
 import { exitCodes, parse, UsageError, type Command, type Context } from './command.ts';
 import { login, whoami } from './commands/account.ts';
+import { acp } from './commands/acp.ts';
 import { agentCommands } from './commands/agents.ts';
 import { budgetCommands } from './commands/budget.ts';
 import { chat } from './commands/chat.ts';
@@ -26,6 +27,7 @@ export const commands: Command[] = [
   deploy,
   ...deploymentCommands,
   chat,
+  acp,
   ...conversationCommands,
   ...runCommands,
   ...runExtraCommands,

@@ -54,10 +54,10 @@ export const limits = {
   acpCwdChars: 4_096,
   /** Connections of the Agent Client Protocol that a key has open at once. */
   acpConnectionsPerKey: 100,
-  /** A message of a client, in either direction of its kind. */
-  acpMessageBytes: 1024 * 1024,
+  /** One message of a client, with the files in it. */
+  acpMessageBytes: 6 * 1024 * 1024,
   /** Of what a client has not read; beyond it the agent's updates wait in the log. */
-  acpUnreadBytes: 4 * 1024 * 1024,
+  acpUnreadBytes: 8 * 1024 * 1024,
   /** After so long a client that reads nothing, or asks for nothing over HTTP, has no connection any more. */
   acpIdleMs: 300_000,
   /** Of a request of A2A, whose messages may hold files. */

@@ -11,7 +11,7 @@ import type { Log } from '../../domain/log.ts';
 import type { Agent } from '../../domain/nouns.ts';
 import type { Caller, Services } from '../../services/api.ts';
 import { idempotencyKey, requestHash } from '../http/idempotency.ts';
-import { promptText } from './content.ts';
+import { messageOf } from './content.ts';
 import { invalidParams, noSession, requestError } from './errors.ts';
 import type { Place } from './place.ts';
 import { Session } from './session.ts';
@@ -90,10 +90,12 @@ export function acpAgent(options: AcpAgentOptions): ReturnType<typeof agentApp> 
     checkPlace(params);
     if (sessions.get(sessionId)?.isPrompted)
       throw invalidParams('sessionId', 'has a prompt that was not answered yet.');
-    await services.acpSessions.get(caller, agent.id, sessionId).catch((error: unknown) => {
-      throw (error as { code?: string }).code === 'not_found' ? noSession(sessionId) : error;
-    });
-    return add(sessionId);
+    const { lastMessageAt } = await services.acpSessions
+      .get(caller, agent.id, sessionId)
+      .catch((error: unknown) => {
+        throw (error as { code?: string }).code === 'not_found' ? noSession(sessionId) : error;
+      });
+    return { session: add(sessionId), isEmpty: lastMessageAt === null };
   }
 
   return agentApp({ name: 'berth' })
@@ -115,26 +117,28 @@ export function acpAgent(options: AcpAgentOptions): ReturnType<typeof agentApp> 
         checkPlace(params);
         const { id } = await services.acpSessions.create(caller, agent.id, { cwd: params.cwd });
         add(id);
-        return { sessionId: id, ...ignored(params.mcpServers) };
+        return { sessionId: id, ...withMeta(ignored(params.mcpServers)) };
       }),
     )
     .onRequest(
       methods.agent.session.load,
       guarded(async (params) => {
-        const session = await openable(params);
-        await session.load();
+        const { session, isEmpty } = await openable(params);
+        if (!isEmpty) await session.load();
         setImmediate(() => session.askAgain());
-        return ignored(params.mcpServers);
+        return withMeta(ignored(params.mcpServers));
       }),
     )
     .onRequest(
       methods.agent.session.resume,
       guarded(async (params) => {
-        const session = await openable(params);
+        const { session, isEmpty } = await openable(params);
         const after = ours(params)['after'];
-        await session.resume(typeof after === 'number' && after >= 0 ? after : null);
+        const seq = isEmpty
+          ? 0
+          : await session.resume(typeof after === 'number' && after >= 0 ? after : null);
         setImmediate(() => session.askAgain());
-        return ignored(params.mcpServers);
+        return withMeta({ seq, ...ignored(params.mcpServers) });
       }),
     )
     .onRequest(
@@ -191,7 +195,7 @@ function initialized(agent: Agent, caller: Caller): InitializeResponse {
     agentInfo: { name: 'berth', title: agent.name, version: VERSION },
     agentCapabilities: {
       loadSession: true,
-      promptCapabilities: { image: false, audio: false, embeddedContext: true },
+      promptCapabilities: { image: true, audio: true, embeddedContext: true },
       mcpCapabilities: { http: false, sse: false },
       sessionCapabilities: {
         list: {},
@@ -202,17 +206,18 @@ function initialized(agent: Agent, caller: Caller): InitializeResponse {
     },
     // The key came with the connection.
     authMethods: [],
+    ...withMeta({ agentId: agent.id, maxMessageBytes: limits.acpMessageBytes }),
   };
 }
 
 const VERSION = '0.1.0';
 
 function promptInput(params: PromptRequest) {
-  const content = promptText(params.prompt);
+  const message = messageOf(params.prompt);
   const given = ours(params)['idempotencyKey'];
   const key = typeof given === 'string' ? idempotencyKey(given) : null;
-  const hash = () => requestHash('acp session/prompt', [params.sessionId, content]);
-  return { content, idempotency: key === null ? null : { key, requestHash: hash() } };
+  const hash = () => requestHash('acp session/prompt', [params.sessionId, message]);
+  return { ...message, idempotency: key === null ? null : { key, requestHash: hash() } };
 }
 
 /** What a client of ours says beyond the protocol, in `_meta`. */
@@ -239,7 +244,12 @@ function checkPlace(params: {
 }
 
 /** Servers of tools that would run on the client's machine cannot be reached from a sandbox: the client is told which. */
-function ignored(servers: McpServer[] | null | undefined) {
+function ignored(servers: McpServer[] | null | undefined): { ignoredMcpServers?: string[] } {
   const names = (servers ?? []).map((server) => ('name' in server ? server.name : ''));
-  return names.length > 0 ? { _meta: { 'berth.dev': { ignoredMcpServers: names } } } : {};
+  return names.length > 0 ? { ignoredMcpServers: names } : {};
+}
+
+/** What we say beyond the protocol; nothing at all when there is nothing. */
+function withMeta(told: Record<string, unknown>): { _meta?: Record<string, unknown> } {
+  return Object.keys(told).length > 0 ? { _meta: { 'berth.dev': told } } : {};
 }

@@ -1,11 +1,28 @@
-import type { PermissionOptionKind, RequestPermissionResponse } from '@agentclientprotocol/sdk';
+import type {
+  CreateElicitationResponse,
+  ElicitationSchema,
+  PermissionOptionKind,
+  RequestPermissionResponse,
+} from '@agentclientprotocol/sdk';
 import { methods, RequestError } from '@agentclientprotocol/sdk';
 import { DomainError } from '../../domain/errors.ts';
-import type { ConversationEvent } from '../../domain/events.ts';
+import type { ConversationEvent, EventBody } from '../../domain/events.ts';
 import type { Place } from './place.ts';
 
-type PermissionRequested = Extract<ConversationEvent, { type: 'permission.requested' }>;
-export type Question = PermissionRequested;
+type EventOf<T extends EventBody['type']> = Extract<ConversationEvent, { type: T }>;
+type PermissionRequested = EventOf<'permission.requested'>;
+type InputRequested = EventOf<'input.requested'>;
+export type Question = PermissionRequested | InputRequested;
+
+export function isQuestion(event: ConversationEvent): event is Question {
+  return event.type === 'permission.requested' || event.type === 'input.requested';
+}
+
+export function isAnswer(
+  event: ConversationEvent,
+): event is EventOf<'permission.resolved'> | EventOf<'input.resolved'> {
+  return event.type === 'permission.resolved' || event.type === 'input.resolved';
+}
 
 /**
  * Questions of running turns that were put to this client. Others may be asked the same by their own surface: the first
@@ -25,9 +42,15 @@ export class Asks {
   ask(question: Question): void {
     const { requestId } = question.data;
     if (this.#open.has(requestId)) return;
+    // A client that has no forms is not asked: the run waits for whoever answers by another surface.
+    if (question.type === 'input.requested' && !this.#place.capabilities.elicitation?.form) return;
     const stop = new AbortController();
     this.#open.set(requestId, stop);
-    this.#permission(question, stop.signal)
+    const asked =
+      question.type === 'permission.requested'
+        ? this.#permission(question, stop.signal)
+        : this.#input(question, stop.signal);
+    asked
       .catch((error: unknown) => this.#failed(question, error, stop.signal))
       .catch((error: unknown) => {
         const { log, requestId: connection } = this.#place;
@@ -69,14 +92,39 @@ export class Asks {
     }
   }
 
+  async #input({ runId, data }: InputRequested, signal: AbortSignal): Promise<void> {
+    const { client, services, caller } = this.#place;
+    const answer: CreateElicitationResponse = await client.request(
+      methods.client.elicitation.create,
+      {
+        mode: 'form',
+        sessionId: this.#sessionId,
+        message: data.message,
+        requestedSchema: data.form as ElicitationSchema,
+        _meta: { 'berth.dev': { runId, requestId: data.requestId } },
+      },
+      { cancellationSignal: signal, stopWaitingOnCancel: true },
+    );
+    if (answer.action === 'cancel') {
+      if (!signal.aborted) await services.runs.cancel(caller, runId);
+      return;
+    }
+    const given = 'content' in answer ? (answer.content as Record<string, unknown> | null | undefined) : null;
+    const content = answer.action === 'accept' ? (given ?? {}) : null;
+    await services.runs.respond(caller, runId, { requestId: data.requestId, content });
+  }
+
   /** A client that cannot answer, or answers what was not offered, does not allow it. */
-  async #failed({ runId, data }: Question, error: unknown, signal: AbortSignal): Promise<void> {
+  async #failed(question: Question, error: unknown, signal: AbortSignal): Promise<void> {
     if (signal.aborted || isSettled(error)) return;
     // Without a connection there is no answer: the run goes on waiting, for whoever comes next.
     if (!(error instanceof RequestError || error instanceof DomainError || error instanceof TypeError))
       return;
     const { services, caller } = this.#place;
-    const reject = data.options.find((option) => option.kind.startsWith('reject'));
+    const { runId, data } = question;
+    if (question.type === 'input.requested')
+      return void (await services.runs.respond(caller, runId, { requestId: data.requestId, content: null }));
+    const reject = question.data.options.find((option) => option.kind.startsWith('reject'));
     if (!reject) return void (await services.runs.cancel(caller, runId));
     const { optionId } = reject;
     await services.runs.respond(caller, runId, { requestId: data.requestId, optionId });

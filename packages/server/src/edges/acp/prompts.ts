@@ -1,4 +1,5 @@
 import type { PromptResponse } from '@agentclientprotocol/sdk';
+import type { RunError } from '../../domain/errors.ts';
 import type { ConversationEvent, EventUsage } from '../../domain/events.ts';
 import { formatMicros } from '../../domain/money.ts';
 import type { Run } from '../../domain/nouns.ts';
@@ -41,7 +42,7 @@ export class Prompts {
       case 'run.cancelled':
         return this.#end(runId, response('cancelled', runId, event.data.usage));
       case 'run.failed':
-        return this.#end(runId, runFailed(event.data.error));
+        return this.#end(runId, failed(event.data.error, runId, event.data.usage));
       default:
     }
   }
@@ -50,7 +51,7 @@ export class Prompts {
   endedAs(run: Run): void {
     const { inputTokens, outputTokens, costMicros } = run.usage;
     const usage = { inputTokens, outputTokens, cost: formatMicros(costMicros) };
-    if (run.error) this.#end(run.id, runFailed(run.error));
+    if (run.error) this.#end(run.id, failed(run.error, run.id, usage));
     else this.#end(run.id, response(run.status === 'completed' ? 'end_turn' : 'cancelled', run.id, usage));
   }
 
@@ -66,6 +67,11 @@ export class Prompts {
       else resolve(answer);
     }
   }
+}
+
+/** An agent that refuses has ended its turn as it should. */
+function failed(error: RunError, runId: string, usage: EventUsage): PromptResponse | Error {
+  return error.code === 'refused' ? response('refusal', runId, usage) : runFailed(error);
 }
 
 function response(

@@ -4,7 +4,7 @@ import { DomainError } from '../../domain/errors.ts';
 import { endsRun, type ConversationEvent } from '../../domain/events.ts';
 import { isTerminal } from '../../domain/nouns.ts';
 import type { SendInput } from '../../services/api.ts';
-import { Asks, type Question } from './asks.ts';
+import { Asks, isAnswer, isQuestion, type Question } from './asks.ts';
 import { readEnd, readRun, readTurns, voidMessages } from './past.ts';
 import type { Place } from './place.ts';
 import { Prompts } from './prompts.ts';
@@ -57,19 +57,22 @@ export class Session {
     await this.#follow();
   }
 
-  /** Tells what comes after an event, or after now (`session/resume`). */
-  async resume(after: number | null): Promise<void> {
+  /** Tells what comes after an event, or after now (`session/resume`); resolves with the place where it began. */
+  async resume(after: number | null): Promise<number> {
     const { lastSeq, openRuns } = await readEnd(this.#place, this.id);
-    this.#cursor = Math.min(after ?? lastSeq, lastSeq);
+    const begin = Math.min(after ?? lastSeq, lastSeq);
+    this.#cursor = begin;
     for (const runId of openRuns) {
       this.#adopted.add(runId);
-      for await (const events of readRun(this.#place, runId, this.#cursor)) {
+      for await (const events of readRun(this.#place, runId, begin)) {
         // What the client has seen already: told to nobody, but what comes builds upon it.
         this.#mapper.map(events, { isOwn: () => true, isVoid: () => false });
         for (const event of events) this.#note(event);
       }
     }
+    this.#cursor = begin;
     await this.#follow();
+    return begin;
   }
 
   get isPrompted(): boolean {
@@ -83,7 +86,7 @@ export class Session {
   }
 
   /** Resolves with the end of the run, after its updates. */
-  async prompt(input: Pick<SendInput, 'content' | 'idempotency'>): Promise<PromptResponse> {
+  async prompt(input: Pick<SendInput, 'content' | 'parts' | 'idempotency'>): Promise<PromptResponse> {
     const { services, caller, agentId } = this.#place;
     this.#sending += 1;
     let ended: Promise<PromptResponse>;
@@ -204,8 +207,8 @@ export class Session {
   #note(event: ConversationEvent): void {
     this.#cursor = event.seq;
     if (event.type === 'run.queued') this.#openRuns.add(event.runId);
-    else if (event.type === 'permission.requested') this.#questions.set(event.data.requestId, event);
-    else if (event.type === 'permission.resolved') this.#questions.delete(event.data.requestId);
+    else if (isQuestion(event)) this.#questions.set(event.data.requestId, event);
+    else if (isAnswer(event)) this.#questions.delete(event.data.requestId);
     else if (endsRun(event.type)) {
       this.#openRuns.delete(event.runId);
       for (const [requestId, { runId }] of this.#questions)
@@ -214,8 +217,9 @@ export class Session {
   }
 
   #act(event: ConversationEvent): void {
-    if (event.type === 'permission.requested' && this.#isAsked(event.runId)) this.#asks.ask(event);
-    else if (event.type === 'permission.resolved') this.#asks.drop(event.data.requestId);
+    if (isQuestion(event)) {
+      if (this.#isAsked(event.runId)) this.#asks.ask(event);
+    } else if (isAnswer(event)) this.#asks.drop(event.data.requestId);
     else if (endsRun(event.type)) {
       this.#adopted.delete(event.runId);
       this.#prompts.ended(event);

@@ -7,7 +7,7 @@ import { limits } from '../../domain/limits.ts';
 const PING_MS = 15_000;
 /** Messages and bytes a second that a client may send, in bursts of as many. */
 const MESSAGES_A_SECOND = 200;
-const BYTES_A_SECOND = 4 * 1024 * 1024;
+const BYTES_A_SECOND = 8 * 1024 * 1024;
 /** RFC 6455, section 7.4.1: what was sent is not taken here, or too much of it. */
 const closeCodes = { unsupported: 1003, policy: 1008 } as const;
 

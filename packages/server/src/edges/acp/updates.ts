@@ -1,5 +1,6 @@
 import type { PlanEntry, SessionUpdate, ToolCallStatus, ToolKind } from '@agentclientprotocol/sdk';
 import type { ConversationEvent, EventBody, ToolStatus } from '../../domain/events.ts';
+import { blockOf } from './content.ts';
 
 /** A `session/update` to send. `seq` is that of the last event in it, so that a client can go on after it. */
 export interface Told {
@@ -31,19 +32,26 @@ export class UpdateMapper {
     const told: Told[] = [];
     for (const event of events) {
       if (event.type === 'message.delta' && isVoid(event.data.messageId)) continue;
-      const update = this.#updateOf(event, isOwn(event.runId));
-      if (update === null) continue;
-      const last = told.at(-1);
-      if (last?.runId === event.runId && joined(last.update, update)) last.seq = event.seq;
-      else told.push({ seq: event.seq, runId: event.runId, update });
+      for (const update of this.#updatesOf(event, isOwn(event.runId))) {
+        const last = told.at(-1);
+        if (last?.runId === event.runId && joined(last.update, update)) last.seq = event.seq;
+        else told.push({ seq: event.seq, runId: event.runId, update });
+      }
     }
     return told;
+  }
+
+  #updatesOf(event: ConversationEvent, isOwn: boolean): SessionUpdate[] {
+    if (event.type === 'artifact.updated') return artifactChunks(event);
+    if (event.type === 'message.created' && event.data.role === 'user') return isOwn ? [] : userChunks(event);
+    const update = this.#updateOf(event, isOwn);
+    return update === null ? [] : [update];
   }
 
   #updateOf(event: ConversationEvent, isOwn: boolean): SessionUpdate | null {
     switch (event.type) {
       case 'message.created':
-        return event.data.role === 'user' ? (isOwn ? null : userText(event)) : this.#answer(event);
+        return this.#answer(event);
       case 'message.delta': {
         const { messageId, text } = event.data;
         this.#told.set(messageId, (this.#told.get(messageId) ?? 0) + text.length);
@@ -122,6 +130,7 @@ function joined(last: SessionUpdate, next: SessionUpdate): boolean {
   if (last.sessionUpdate !== 'agent_message_chunk' && last.sessionUpdate !== 'agent_thought_chunk')
     return false;
   if (next.sessionUpdate !== last.sessionUpdate || next.messageId !== last.messageId) return false;
+  if (next._meta || last._meta) return false;
   if (last.content.type !== 'text' || next.content.type !== 'text') return false;
   last.content = { ...last.content, text: last.content.text + next.content.text };
   return true;
@@ -131,9 +140,37 @@ function agentText(messageId: string, text: string): SessionUpdate {
   return { sessionUpdate: 'agent_message_chunk', messageId, content: { type: 'text', text } };
 }
 
-function userText({ data }: EventOf<'message.created'>): SessionUpdate {
-  const content = { type: 'text' as const, text: data.content };
-  return { sessionUpdate: 'user_message_chunk', messageId: data.id, content };
+function userChunks({ data }: EventOf<'message.created'>): SessionUpdate[] {
+  const parts = (data.parts ?? []).map((part, index) =>
+    blockOf(part, `berth:message/${data.id}/${index + 1}`),
+  );
+  const blocks = data.content === '' ? parts : [{ type: 'text' as const, text: data.content }, ...parts];
+  return blocks.map((content) => ({ sessionUpdate: 'user_message_chunk', messageId: data.id, content }));
+}
+
+/**
+ * What the agent makes beside its answer, as blocks of a message of its own. Which artifact it is stands in `_meta`, as
+ * it does when a harness makes it (docs/harness.md).
+ */
+function artifactChunks({ data }: EventOf<'artifact.updated'>): SessionUpdate[] {
+  const { runId, artifactId, name, description, append, lastChunk, parts } = data;
+  const messageId = `${runId}/${artifactId}`;
+  return parts.map((part, index) => ({
+    sessionUpdate: 'agent_message_chunk',
+    messageId,
+    content: blockOf(part, `berth:artifact/${encodeURIComponent(artifactId)}/${index + 1}`),
+    _meta: {
+      'berth.dev': {
+        artifact: {
+          id: artifactId,
+          name,
+          description,
+          append: append || index > 0,
+          lastChunk: lastChunk && index === parts.length - 1,
+        },
+      },
+    },
+  }));
 }
 
 function toolCall({ data }: EventOf<'tool.started'>): SessionUpdate {

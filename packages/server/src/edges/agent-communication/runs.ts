@@ -1,0 +1,204 @@
+import type { ConversationEvent } from '../../domain/events.ts';
+import { endsRun } from '../../domain/events.ts';
+import { DomainError } from '../../domain/errors.ts';
+import { limits } from '../../domain/limits.ts';
+import type { Question } from '../../domain/questions.ts';
+import type { RunResponse } from '../../services/api.ts';
+import type { HostCall } from '../hosts/host-edge.ts';
+import { invalidRequest, validate } from '../http/validate.ts';
+import { readInput, textOf } from './messages.ts';
+import { nameOf, requireName } from './names.ts';
+import type { MessageInput, Mode, Run } from './shapes.ts';
+import { runCreate, runResume } from './shapes.ts';
+import { RunStory } from './story.ts';
+
+/** `POST /runs` */
+export async function createRun(call: HostCall): Promise<Response> {
+  const body = validate(runCreate, await call.json({ maxBytes: limits.acpMessageBytes }), 'body');
+  requireName(call, body.agent_name);
+  const { services, caller, agent } = call;
+  if (body.session?.history?.length && !(await exists(call, body.session.id)))
+    throw invalidRequest([
+      { path: 'session.history', message: 'of another server is not fetched; send its messages as input' },
+    ]);
+  const sessionId = (body.session_id ?? body.session?.id)?.toLowerCase() ?? null;
+  const accepted = await services.runs.send(caller, {
+    ...readInput(body.input),
+    agentId: agent.id,
+    conversationId: sessionId,
+    mayBegin: true,
+    onBusy: 'enqueue',
+    source: 'agent-communication',
+    idempotency: null,
+  });
+  const story = storyOf(call, { ...accepted, createdAt: new Date() });
+  return answer(call, story, accepted.runId, body.mode, 0);
+}
+
+/** `GET /runs/{run_id}` */
+export async function getRun(call: HostCall, runId: string): Promise<Response> {
+  return call.adopt(Response.json(await currentRun(call, runId)));
+}
+
+/** `GET /runs/{run_id}/events` */
+export async function listRunEvents(call: HostCall, runId: string): Promise<Response> {
+  const run = await call.services.runs.get(call.caller, runId);
+  const story = storyOf(call, { ...run, runId });
+  const events = [];
+  for await (const event of logOf(call, runId)) events.push(...story.take(event));
+  return call.adopt(Response.json({ events }));
+}
+
+/** `POST /runs/{run_id}/cancel` */
+export async function cancelRun(call: HostCall, runId: string): Promise<Response> {
+  const { status } = await call.services.runs.cancel(call.caller, runId);
+  const run = await currentRun(call, runId);
+  const isGoing = status === 'running' || status === 'queued' || status === 'awaiting_input';
+  return call.adopt(Response.json(isGoing ? { ...run, status: 'cancelling' } : run, { status: 202 }));
+}
+
+/** `POST /runs/{run_id}` */
+export async function resumeRun(call: HostCall, runId: string): Promise<Response> {
+  const { services, caller } = call;
+  const run = await services.runs.get(caller, runId);
+  const body = validate(runResume, await call.json({ maxBytes: limits.acpMessageBytes }), 'body');
+  if (body.run_id !== undefined && body.run_id.toLowerCase() !== runId)
+    throw invalidRequest([{ path: 'run_id', message: 'must be the run of the path' }]);
+  const questions = await services.runs.questions(caller, runId);
+  if (questions.length === 0) throw new DomainError('conflict', 'The run does not wait for an answer.');
+  const story = storyOf(call, { ...run, runId });
+  let seq = 0;
+  for await (const event of logOf(call, runId)) {
+    story.take(event);
+    seq = event.seq;
+  }
+  await services.runs.respond(caller, runId, responseOf(questions, body.await_resume));
+  return answer(call, story, runId, body.mode, seq);
+}
+
+/** Answers with what becomes of a run, in the mode that was asked for. `after`: the story knows what was up to there. */
+async function answer(
+  call: HostCall,
+  story: RunStory,
+  runId: string,
+  mode: Mode,
+  after: number,
+): Promise<Response> {
+  const { services, caller } = call;
+  if (mode === 'async') return call.adopt(Response.json(await currentRun(call, runId), { status: 202 }));
+  if (mode === 'stream' && call.canStream) {
+    return call.stream(
+      () => '',
+      (sink) =>
+        services.events.follow(caller, { runId }, after, {
+          write(events) {
+            for (const event of events) {
+              for (const told of story.take(event)) sink.raw(`data: ${JSON.stringify(told)}\n\n`);
+              if (isEnd(event)) sink.end();
+            }
+            return sink.write([]);
+          },
+          drained: () => sink.drained(),
+          end: () => sink.end(),
+        }),
+    );
+  }
+  const run = await settled(call, story, runId, after);
+  return call.adopt(Response.json(run, { status: story.isSettled ? 200 : 202 }));
+}
+
+/** Resolves when the run has ended, asks, or takes longer than a request may. */
+async function settled(call: HostCall, story: RunStory, runId: string, after: number): Promise<Run> {
+  const { services, caller } = call;
+  let stop = (): void => {};
+  let timer: NodeJS.Timeout | undefined;
+  await new Promise<void>((resolve, reject) => {
+    timer = setTimeout(resolve, limits.waitMaxSeconds * 1000);
+    call.gone().addEventListener('abort', () => resolve());
+    services.events
+      .follow(caller, { runId }, after, {
+        write(events) {
+          for (const event of events) {
+            story.take(event);
+            if (isEnd(event)) resolve();
+          }
+          return true;
+        },
+        drained: () => Promise.resolve(),
+        end: () => resolve(),
+      })
+      .then((made) => (stop = made), reject);
+  });
+  clearTimeout(timer);
+  stop();
+  return story.run();
+}
+
+const isEnd = (event: ConversationEvent) => endsRun(event.type) || event.type === 'run.awaiting_input';
+
+async function currentRun(call: HostCall, runId: string): Promise<Run> {
+  const run = await call.services.runs.get(call.caller, runId);
+  const story = storyOf(call, { ...run, runId });
+  for await (const event of logOf(call, runId)) story.take(event);
+  return story.run();
+}
+
+function storyOf(call: HostCall, run: { runId: string; conversationId: string; createdAt: Date }): RunStory {
+  return new RunStory({
+    agentName: nameOf(call.agent),
+    runId: run.runId,
+    sessionId: run.conversationId,
+    createdAt: run.createdAt,
+  });
+}
+
+async function* logOf({ services, caller }: HostCall, runId: string): AsyncGenerator<ConversationEvent> {
+  let after = 0;
+  for (;;) {
+    const { events, hasMore } = await services.events.after(caller, { runId }, after, 500);
+    yield* events;
+    after = events.at(-1)?.seq ?? after;
+    if (!hasMore) return;
+  }
+}
+
+async function exists({ services, caller }: HostCall, conversationId: string): Promise<boolean> {
+  return services.conversations.get(caller, conversationId.toLowerCase()).then(
+    () => true,
+    (error: unknown) => {
+      if (error instanceof DomainError && error.code === 'not_found') return false;
+      throw error;
+    },
+  );
+}
+
+/**
+ * `{type: "message", message}` answers the oldest question with its text; `{request_id?, option_id}` and
+ * `{request_id?, content}` say it exactly.
+ */
+function responseOf(questions: Question[], resume: Record<string, unknown>): RunResponse {
+  const wanted = resume['request_id'];
+  const question =
+    wanted === undefined ? questions[0] : questions.find(({ requestId }) => requestId === wanted);
+  if (!question)
+    throw invalidRequest([{ path: 'await_resume.request_id', message: 'is not what the run asks' }]);
+  const { requestId } = question;
+  const text = messageText(resume['message']);
+  if (question.kind === 'permission') {
+    const given = String(resume['option_id'] ?? text ?? '').trim();
+    const option = question.options.find(
+      ({ optionId, name }) => optionId === given || name.toLowerCase() === given.toLowerCase(),
+    );
+    return { requestId, optionId: option?.optionId ?? given };
+  }
+  const content = resume['content'] === undefined ? text : resume['content'];
+  if (content === undefined || (typeof content !== 'string' && typeof content !== 'object'))
+    throw invalidRequest([{ path: 'await_resume', message: 'must have a message, or content' }]);
+  return { requestId, content: content as string | Record<string, unknown> | null };
+}
+
+function messageText(message: unknown): string | undefined {
+  const parts = (message as { parts?: unknown } | null | undefined)?.parts;
+  if (!Array.isArray(parts)) return undefined;
+  return textOf({ role: 'user', parts: parts as MessageInput['parts'] });
+}
