@@ -1,7 +1,7 @@
 import type { RunError } from './errors.ts';
 import type { Role } from './nouns.ts';
 import type { MessagePart, Part } from './parts.ts';
-import type { InputContent, InputForm } from './questions.ts';
+import type { InputContent, InputForm, InputPurpose } from './questions.ts';
 
 /**
  * The closed union of what happens in a conversation (API contract, section 5). Everything that a viewer sees is a
@@ -54,7 +54,13 @@ export type EventBody =
   /** The agent asks the caller for something. */
   | {
       type: 'input.requested';
-      data: { runId: string; requestId: string; message: string; form: InputForm };
+      data: {
+        runId: string;
+        requestId: string;
+        message: string;
+        form: InputForm;
+        purpose: InputPurpose;
+      };
     }
   | {
       type: 'input.resolved';
@@ -63,6 +69,9 @@ export type EventBody =
         requestId: string;
         action: 'accept' | 'decline' | 'cancel';
         content: InputContent | null;
+        /** When the answer came as a message that had one. */
+        clientMessageId?: string;
+        metadata?: Record<string, unknown>;
         /** Never `policy`: nobody but the caller knows. */
         by: 'policy' | 'caller' | 'cancel';
       };

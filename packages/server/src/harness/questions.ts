@@ -43,17 +43,26 @@ function readPermission(params: Json): Question {
 }
 
 /** Forms only: a URL is nothing that every caller could open. One too large is not put, since a part of it would mislead. */
-function readInput({ mode, message, requestedSchema: form }: Json): Question | null {
+function readInput({ mode, message, requestedSchema: form, _meta: meta }: Json): Question | null {
   if (mode !== 'form' || !isRecord(form) || !isStorableJson(form)) return null;
   if (JSON.stringify(form).length > limits.questionFormChars) return null;
-  return { kind: 'input', requestId: newId(), message: boundedText(message, limits.questionChars), form };
+  const ours = isRecord(meta) ? meta['berth.dev'] : undefined;
+  const isAuthorization = isRecord(ours) && ours['purpose'] === 'authorization';
+  return {
+    kind: 'input',
+    requestId: newId(),
+    message: boundedText(message, limits.questionChars),
+    form,
+    purpose: isAuthorization ? 'authorization' : 'input',
+  };
 }
 
 /** The result that the harness gets. */
 export function answerResult(answer: Answer): Json {
   if (answer.kind === 'input') {
-    const { action, content } = answer;
-    return action === 'accept' ? { action, content } : { action };
+    if (answer.action !== 'accept') return { action: answer.action };
+    const { action, content, message } = answer;
+    return message === null ? { action, content } : { action, content, _meta: { 'berth.dev': { message } } };
   }
   const { optionId } = answer;
   return { outcome: optionId === null ? { outcome: 'cancelled' } : { outcome: 'selected', optionId } };

@@ -91,8 +91,8 @@ function requestedEvent(runId: string, question: Question): EventBody {
       return { type: 'permission.requested', data: { runId, requestId, toolCallId, title, options } };
     }
     case 'input': {
-      const { requestId, message, form } = question;
-      return { type: 'input.requested', data: { runId, requestId, message, form } };
+      const { requestId, message, form, purpose } = question;
+      return { type: 'input.requested', data: { runId, requestId, message, form, purpose } };
     }
   }
 }

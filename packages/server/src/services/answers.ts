@@ -1,6 +1,7 @@
 import type { EventBody } from '../domain/events.ts';
 import { invalid } from '../domain/errors.ts';
 import { readInput } from '../domain/input-form.ts';
+import { requireClientMessageId, requireMetadata, shownExtras } from '../domain/parts.ts';
 import type { Answer, Question } from '../domain/questions.ts';
 import type { RunResponse } from './api.ts';
 
@@ -19,7 +20,12 @@ export function answerOf(question: Question, response: RunResponse): Answer {
         throw invalid('content', 'must say what was asked for, or be null; see the event input.requested.');
       }
       if (response.content === null) return { kind: 'input', action: 'decline', content: null };
-      return { kind: 'input', action: 'accept', content: readInput(question.form, response.content) };
+      const { message = null } = response;
+      if (message?.clientMessageId != null)
+        requireClientMessageId('clientMessageId', message.clientMessageId);
+      if (message?.metadata != null) requireMetadata('metadata', message.metadata);
+      const content = readInput(question.form, response.content);
+      return { kind: 'input', action: 'accept', content, message };
     }
   }
 }
@@ -41,5 +47,7 @@ export function resolvedEvent(
   }
   const { action, content } =
     answer.kind === 'input' ? answer : ({ action: 'cancel', content: null } as const);
-  return { type: 'input.resolved', data: { runId, requestId, action, content, by } };
+  const message = answer.kind === 'input' && answer.action === 'accept' ? answer.message : null;
+  const told = shownExtras(message && { ...message, parts: [] });
+  return { type: 'input.resolved', data: { runId, requestId, action, content, ...told, by } };
 }

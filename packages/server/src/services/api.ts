@@ -15,7 +15,7 @@ import type {
 } from '../domain/nouns.ts';
 import type { Page, PageQuery } from '../domain/paging.ts';
 import type { Artifact, MessagePart } from '../domain/parts.ts';
-import type { Question } from '../domain/questions.ts';
+import type { AnswerMessage, Question } from '../domain/questions.ts';
 import type { A2aService } from './a2a-api.ts';
 import type {
   SandboxesService,
@@ -249,7 +249,12 @@ export type RunResponse =
    * A text answers the one property that the form has, or its first required text, or its first text. Null = the caller
    * does not want to say.
    */
-  | { requestId: string; content: string | Record<string, unknown> | null };
+  | {
+      requestId: string;
+      content: string | Record<string, unknown> | null;
+      /** When the answer came as a message of its own: as in `SendInput`, told to the agent with it. */
+      message?: AnswerMessage;
+    };
 
 export interface RunsService {
   send(p: Principal, input: SendInput): Promise<Accepted>;
