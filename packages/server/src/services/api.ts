@@ -9,7 +9,6 @@ import type {
   Deployment,
   Message,
   Principal,
-  Run,
   Scope,
   SecretName,
 } from '../domain/nouns.ts';
