@@ -1,3 +1,4 @@
+import { cleanText } from '../domain/clean-text.ts';
 import { isBase64, isMediaType, isStorableJson } from '../domain/parts.ts';
 import type { Part } from '../domain/parts.ts';
 import type { HarnessUpdate } from '../domain/ports/harness.ts';
@@ -55,7 +56,7 @@ function partsOf(content: Json, given: Json): Part[] {
 function contentPart(content: Json): Part | null {
   switch (content['type']) {
     case 'text':
-      return typeof content['text'] === 'string' ? { kind: 'text', text: content['text'] } : null;
+      return typeof content['text'] === 'string' ? { kind: 'text', text: cleanText(content['text']) } : null;
     case 'image':
     case 'audio':
       return filePart(
