@@ -9,6 +9,7 @@ import type {
   Deployment,
   Message,
   Principal,
+  Run,
   Scope,
   SecretName,
 } from '../domain/nouns.ts';
