@@ -5,6 +5,7 @@ import { restMount } from '../a2a/rest.ts';
 import { acpMount } from '../acp/mount.ts';
 import { agentCommunicationMount } from '../agent-communication/mount.ts';
 import type { Edge } from '../http/edge.ts';
+import { mcpMount } from '../mcp/mount.ts';
 import { openaiMount } from '../openai/mount.ts';
 import type { HostMount } from './host-edge.ts';
 
@@ -17,5 +18,6 @@ export function hostMounts(edge: Edge): HostMount[] {
     acpMount(),
     agentCommunicationMount(),
     openaiMount(),
+    mcpMount(edge.log),
   ];
 }

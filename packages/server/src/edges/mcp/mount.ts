@@ -1,0 +1,84 @@
+import { createMcpHandler, McpServer } from '@modelcontextprotocol/server';
+import { DomainError } from '../../domain/errors.ts';
+import type { Log } from '../../domain/log.ts';
+import { allowsOrigin } from '../hosts/cors.ts';
+import type { HostCall, HostMount, Refusal } from '../hosts/host-edge.ts';
+import { registerTools } from './tools.ts';
+
+/** The service's own version says nothing of a protocol; it is there because the protocol wants one. */
+const version = '1';
+
+/**
+ * The agent as a server of the Model Context Protocol at `/mcp` (docs/mcp.md): revision 2026-07-28, and the stateless form
+ * of 2025-11-25 and older. Nothing is kept between requests, so that every replica can answer each of them.
+ */
+export function mcpMount(log: Log): HostMount {
+  const handler = createMcpHandler(
+    ({ authInfo }) => {
+      const { call } = authInfo!.extra as { call: HostCall };
+      const { agent } = call;
+      const server = new McpServer(
+        { name: agent.name, version },
+        {
+          instructions:
+            `${agent.description}\nThe tool send_message speaks to the agent "${agent.name}".`.trim(),
+          // What an agent offers never changes while it is connected to.
+          capabilities: { tools: { listChanged: false } },
+        },
+      );
+      registerTools(server, call);
+      return server;
+    },
+    { onerror: (error) => log.debug('A request of MCP was refused.', { error: error.message }) },
+  );
+
+  return {
+    name: 'mcp',
+    owns: (path) => path === '/mcp' || path === '/mcp/',
+    refuse,
+    async handle(call) {
+      checkOrigin(call);
+      const request = new Request(call.origin + call.path, {
+        method: call.method,
+        headers: call.request.headers,
+        signal: call.gone(),
+      });
+      // The key was checked already, and is not handed on.
+      const authInfo = {
+        token: '',
+        clientId: call.caller.keyId,
+        scopes: [call.caller.scope],
+        extra: { call },
+      };
+      const body = call.method === 'POST' ? { parsedBody: await call.json() } : {};
+      return call.adopt(await handler.fetch(request, { authInfo, ...body }));
+    },
+  };
+}
+
+/**
+ * Programs send no Origin; a page is heard when the agent's owner allows its origin (MCP, streamable HTTP: "servers MUST
+ * validate the Origin header"). The Host was what led here.
+ */
+function checkOrigin(call: HostCall): void {
+  const asker = call.header('origin');
+  if (asker === undefined || allowsOrigin(call.agent.allowedOrigins, asker, call.origin)) return;
+  throw new DomainError(
+    'scope_insufficient',
+    'Pages of this origin may not speak to the agent; its owner can allow it (allowedOrigins).',
+  );
+}
+
+/** JSON-RPC 2.0, section 5.1: what comes before the request was understood has no id. */
+function refuse(error: DomainError): Refusal {
+  const data = { code: error.code, ...(error.details && { details: error.details }) };
+  return {
+    body: { jsonrpc: '2.0', id: null, error: { code: rpcCode(error), message: error.message, data } },
+  };
+}
+
+function rpcCode(error: DomainError): number {
+  if (error.code === 'invalid_json') return -32_700;
+  if (error.code === 'internal') return -32_603;
+  return error.code === 'invalid_request' ? -32_600 : -32_000;
+}

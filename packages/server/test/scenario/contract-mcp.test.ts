@@ -1,0 +1,251 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import {
+  Client,
+  StreamableHTTPClientTransport,
+  type VersionNegotiationMode,
+} from '@modelcontextprotocol/client';
+import { agentProxy } from '../support/agent-proxy.ts';
+import { hostFetch } from '../support/host-fetch.ts';
+import { endSharedWorld, sharedWorld, type World } from '../support/scenario-world.ts';
+
+let world: World;
+before(async () => {
+  world = await sharedWorld();
+});
+after(endSharedWorld);
+
+const url = (agentId = world.agentId) => new URL(`http://${agentId}.localhost:${world.service.port}/mcp`);
+
+interface Told {
+  runId: string;
+  conversationId: string;
+  status: string;
+  message: string | null;
+  error: { code: string } | null;
+}
+
+async function connected(
+  mode: VersionNegotiationMode,
+  work: (
+    call: (
+      name: string,
+      input: object,
+    ) => Promise<{ told: Told; text: string; isError: boolean; structured: unknown }>,
+    client: Client,
+  ) => Promise<void>,
+  key = world.keys.agentUse,
+): Promise<void> {
+  const client = new Client({ name: 'test', version: '1' }, { versionNegotiation: { mode } });
+  const transport = new StreamableHTTPClientTransport(url(), {
+    fetch: hostFetch(world.service.port),
+    requestInit: { headers: { authorization: `Bearer ${key}` } },
+  });
+  await client.connect(transport);
+  try {
+    await work(async (name, input) => {
+      const result = await client.callTool({ name, arguments: { ...input } });
+      const [content] = result.content as { text: string }[];
+      const { structuredContent: structured } = result;
+      return {
+        told: structured as unknown as Told,
+        structured,
+        text: content!.text,
+        isError: result.isError === true,
+      };
+    }, client);
+  } finally {
+    await client.close();
+  }
+}
+
+for (const [name, mode] of [
+  ['2026-07-28', { pin: '2026-07-28' }],
+  ['2025-11-25', 'legacy'],
+] as const) {
+  test(`another agent speaks to this one by the tools of ${name}`, async () => {
+    await connected(mode, async (call, client) => {
+      const { tools } = await client.listTools();
+      assert.deepEqual(
+        tools.map((tool) => tool.name),
+        ['send_message', 'get_run', 'list_conversations'],
+      );
+      assert.equal(client.getServerVersion()?.name, 'Speaker');
+      const first = await call('send_message', { content: 'hello' });
+      assert.deepEqual([first.text, first.isError, first.told.status], ['HELLO', false, 'completed']);
+      const { conversationId } = first.told;
+      const second = await call('send_message', { content: 'again', conversationId });
+      assert.deepEqual([second.told.message, second.told.conversationId], ['AGAIN', conversationId]);
+      const run = await world.call('GET', `/v1/runs/${second.told.runId}`);
+      assert.equal(run.body.run.conversationId, conversationId, 'the same run by REST');
+      const list = await call('list_conversations', { limit: 1 });
+      assert.deepEqual(
+        (list.structured as { conversations: { id: string }[] }).conversations.map(({ id }) => id),
+        [conversationId],
+      );
+    });
+  });
+}
+
+test('a run that takes longer than a call may wait is asked for again', async () => {
+  await connected('auto', async (call) => {
+    const begun = await call('send_message', { content: 'hold: mcp', waitSeconds: 0 });
+    assert.match(begun.told.status, /^(queued|running)$/);
+    assert.match(begun.text, new RegExp(`get_run ${begun.told.runId}`));
+    world.release('mcp');
+    const ended = await call('get_run', { runId: begun.told.runId, waitSeconds: 30 });
+    assert.deepEqual([ended.told.status, ended.text], ['completed', 'HOLD: MCP']);
+  });
+});
+
+test('what goes wrong in a tool is its result, and says nothing of other agents', async () => {
+  const other = await world.call('POST', '/api/v1/chat/send', { agentId: world.otherAgentId, content: 'x' });
+  // The owner's key may see both agents; on this host there is only one.
+  await connected(
+    'auto',
+    async (call) => {
+      for (const input of [
+        { runId: other.body.runId as string },
+        { runId: other.body.runId.replace(/.$/, (end: string) => (end === '0' ? '1' : '0')) as string },
+      ]) {
+        const told = await call('get_run', { ...input, waitSeconds: 0 });
+        assert.deepEqual([told.isError, told.text], [true, 'Not found. (not_found)']);
+      }
+      const foreign = await call('send_message', { content: 'x', conversationId: other.body.conversationId });
+      assert.deepEqual([foreign.isError, foreign.text], [true, 'Not found. (not_found)']);
+      const listed = await call('list_conversations', { limit: 100 });
+      assert.ok(!listed.text.includes(other.body.conversationId as string));
+    },
+    world.keys.owner,
+  );
+});
+
+test('a request without a good key, of a foreign page, or that is no JSON is refused in the form of JSON-RPC', async () => {
+  const at = hostFetch(world.service.port);
+  const post = async (headers: Record<string, string>, body = '{}') => {
+    const reply = await at(url(), {
+      method: 'POST',
+      body,
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        authorization: `Bearer ${world.keys.agentUse}`,
+        ...headers,
+      },
+    });
+    const told = (await reply.json()) as { jsonrpc: string; id: unknown; error: { code: number } };
+    assert.deepEqual([told.jsonrpc, told.id], ['2.0', null]);
+    return [reply.status, told.error.code];
+  };
+  assert.deepEqual(await post({ authorization: 'Bearer nothing' }), [401, -32_000]);
+  assert.deepEqual(await post({ authorization: `Bearer ${world.keys.foreign}` }), [404, -32_000]);
+  assert.deepEqual(await post({ origin: 'https://evil.example' }), [403, -32_000]);
+  assert.deepEqual(await post({}, '{'), [400, -32_700]);
+  assert.deepEqual(await post({ 'content-type': 'text/plain' }), [415, -32_000]);
+  assert.deepEqual(await post({}, `"${'x'.repeat(1_100_000)}"`), [413, -32_000]);
+});
+
+/**
+ * Scenarios of the kit that want tools, prompts and resources of fixed names, which an agent has not: each calls
+ * `test_…` tools, prompts or `test://` resources, or counts on one of them in a part of its checks. The kit itself fails when
+ * one of these passes, so that the list cannot grow old.
+ */
+const fixtures = {
+  /** No fixture tool `test_…`, and no requests of the server to the client. */
+  tools: [
+    'tools-call-simple-text',
+    'tools-call-image',
+    'tools-call-audio',
+    'tools-call-embedded-resource',
+    'tools-call-mixed-content',
+    'tools-call-error',
+    'tools-call-with-progress',
+    'json-schema-2020-12',
+  ],
+  /** The agent has no prompts, resources or completions: its tools are all that there is. */
+  others: [
+    'completion-complete',
+    'resources-list',
+    'resources-read-text',
+    'resources-read-binary',
+    'resources-templates-read',
+    'prompts-list',
+    'prompts-get-simple',
+    'prompts-get-with-args',
+    'prompts-get-embedded-resource',
+    'prompts-get-with-image',
+  ],
+};
+const expectedFailures: Record<string, string[]> = {
+  '2025-11-25': [
+    ...fixtures.tools,
+    ...fixtures.others,
+    'logging-set-level',
+    'tools-call-with-logging',
+    'tools-call-sampling',
+    'tools-call-elicitation',
+    'elicitation-sep1034-defaults',
+    'elicitation-sep1330-enums',
+    'resources-subscribe',
+    'resources-unsubscribe',
+  ],
+  '2026-07-28': [
+    ...fixtures.tools,
+    ...fixtures.others,
+    // Four checks of these call fixture tools; three read resources and prompts; five want a tool with header parameters.
+    'server-stateless',
+    'caching',
+    'http-custom-header-server-validation',
+    'input-required-result-basic-elicitation',
+    'input-required-result-basic-sampling',
+    'input-required-result-basic-list-roots',
+    'input-required-result-request-state',
+    'input-required-result-multiple-input-requests',
+    'input-required-result-multi-round',
+    'input-required-result-non-tool-request',
+    'input-required-result-result-type',
+    'input-required-result-tampered-state',
+    'input-required-result-capability-check',
+    // No failed check, but a warning, since a fixture is not there.
+    'sep-2164-resource-not-found',
+    'input-required-result-missing-input-response',
+    'input-required-result-ignore-extra-params',
+  ],
+};
+
+const kit = fileURLToPath(
+  new URL('../../../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
+);
+
+for (const [version, scenarios] of Object.entries(expectedFailures)) {
+  test(`the public conformance kit finds nothing but its missing fixtures at ${version}`, async (t) => {
+    const host = url().host;
+    const proxy = await agentProxy(world.service.port, host, world.keys.agentUse);
+    const dir = mkdtempSync('/tmp/berth-mcp-');
+    t.after(async () => {
+      await proxy.close();
+      rmSync(dir, { recursive: true, force: true });
+    });
+    const baseline = join(dir, 'baseline.yml');
+    writeFileSync(baseline, `server:\n${scenarios.map((one) => `  - ${one}\n`).join('')}`);
+    const args = ['server', '--url', `${proxy.url}/mcp`, '--suite', 'all', '--spec-version', version];
+    const child = spawn(process.execPath, [kit, ...args, '--expected-failures', baseline], {
+      cwd: dir,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    t.after(() => child.kill('SIGKILL'));
+    let told = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => (told += String(text)));
+    const code = await new Promise((resolve) => child.once('close', resolve));
+    assert.equal(code, 0, told.slice(-6_000));
+    const passed = [...told.matchAll(/^✓ ([\w-]+): (\d+) passed/gm)].filter(([, , count]) => count !== '0');
+    assert.ok(passed.length >= 4, told.slice(-3_000));
+    t.diagnostic(
+      `${passed.length} scenarios pass; ${scenarios.length} want fixtures that an agent has not: ${scenarios.join(', ')}`,
+    );
+  });
+}
