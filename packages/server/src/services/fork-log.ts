@@ -8,6 +8,7 @@ import {
   insertForkedEvents,
   insertForkedMessages,
   insertForkedRuns,
+  isTooLargeToFork,
   messageIdsToFork,
   runsToFork,
   type EventCopy,
@@ -20,51 +21,46 @@ import { forkedEvent, leftOutOfForks, type ForkIds } from './fork-events.ts';
 /** Read and written in pages of so much, so that other work goes on in between. */
 const PAGE = { limit: 500, maxBytes: 256 * 1024, leftOut: leftOutOfForks };
 
-/**
- * Copies runs, messages and events up to a cut, without the conversation's own row. Resolves with the seq that comes
- * next. Call it in a transaction: when there is more than `most`, it throws `conflict` in the middle of it.
- */
-export async function copyLog(
+/** Throws `conflict` when there is more than may be copied: before anything is. */
+export async function requireForkable(
   db: Database,
   cut: ForkCut,
-  target: ForkTarget,
   most: { events: number; bytes: number },
-): Promise<number> {
-  const checkSize = (events: number, bytes: number): void => {
-    if (events <= most.events && bytes <= most.bytes) return;
-    throw new DomainError(
-      'conflict',
-      `A fork has at most ${most.events} events, of ${most.bytes} bytes together; name an earlier message as messageId.`,
-    );
-  };
-  // Each run has an event at least.
-  const runs = await runsToFork(db, cut, most.events + 1);
-  checkSize(runs.length, 0);
+): Promise<void> {
+  if (!(await isTooLargeToFork(db, cut, most, leftOutOfForks))) return;
+  throw new DomainError(
+    'conflict',
+    `A fork has at most ${most.events} events, of ${most.bytes} bytes together; name an earlier message as messageId.`,
+  );
+}
+
+/**
+ * Copies runs, messages and events up to a cut, without the conversation's own row. Resolves with the seq that comes
+ * next. Call it in a transaction.
+ */
+export async function copyLog(db: Database, cut: ForkCut, target: ForkTarget): Promise<number> {
+  const runs = await runsToFork(db, cut);
   const runById = new Map(runs.map((run) => [run.id, run]));
   const messages = await messageIdsToFork(db, cut, [...runById.keys()]);
   const ids = createIds(target, runs, messages);
   /** By old id: where the run begins in the fork. */
   const beginnings = new Map<string, number>();
   let seq = 0;
-  let bytes = 0;
   for (let after = 0; ;) {
-    const page = await eventsToFork(db, cut, { after, ...PAGE });
-    if (page.events.length === 0) break;
-    bytes += page.bytes;
+    const events = await eventsToFork(db, cut, { after, ...PAGE });
+    if (events.length === 0) break;
     const copies: EventCopy[] = [];
-    for (const event of page.events) {
+    for (const event of events) {
       const said = await unansweredDelta(db, event, runById.get(event.runId)!, ids);
-      if (said) bytes += Buffer.byteLength(said.data.text);
       for (const body of [said, forkedEvent(event, ids)]) {
         if (body === null) continue;
         seq += 1;
         if (!beginnings.has(event.runId)) beginnings.set(event.runId, seq);
         copies.push({ seq, runId: ids.run(event.runId), at: event.at, body });
       }
-      checkSize(seq, bytes);
     }
     await insertForkedEvents(db, target.conversationId, copies);
-    after = page.events.at(-1)!.seq;
+    after = events.at(-1)!.seq;
   }
   await insertRows(db, target, { runs, messages, ids, beginnings });
   return seq + 1;

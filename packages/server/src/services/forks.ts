@@ -5,9 +5,9 @@ import { limits } from '../domain/limits.ts';
 import type { Agent, Conversation, Principal } from '../domain/nouns.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { Database } from '../store/database.ts';
-import { discardFork, forkCut, insertFork, type ForkCut, type ForkTarget } from '../store/forks.ts';
+import { forkCut, insertFork, type ForkCut, type ForkTarget } from '../store/forks.ts';
 import type { ForkInput, ForksService } from './api.ts';
-import { copyLog } from './fork-log.ts';
+import { copyLog, requireForkable } from './fork-log.ts';
 import { createQueues } from './queues.ts';
 import type { SandboxSnapshots } from './snapshots.ts';
 import { visibleAgent } from './visible-agent.ts';
@@ -24,16 +24,13 @@ export interface ForksDependencies {
 /** `source` of a conversation that is a fork. */
 const SOURCE = 'fork';
 
-/**
- * Conversations that begin as copies of others. All is copied under ids of the fork's own before the row of its
- * conversation is there, and nothing is seen without that row: a fork appears whole or not at all.
- */
+/** Conversations that begin as copies of others: whole or not at all. */
 export function createForks(deps: ForksDependencies): ForksService {
   const { db, agents, snapshots } = deps;
   const most = deps.most ?? { events: limits.forkEvents, bytes: limits.forkBytes };
-  /** One copy at a time: each holds a connection for a while. */
   const inOrder = createQueues();
 
+  /** What is to be copied; checks that it may be. */
   async function cutOf(conversationId: string, messageId: string | undefined): Promise<ForkCut> {
     const isMessage = messageId === undefined || isId(messageId);
     const cut = isMessage ? await forkCut(db, conversationId, messageId ?? null) : 'no_message';
@@ -43,41 +40,47 @@ export function createForks(deps: ForksDependencies): ForksService {
         'conversation_busy',
         'The conversation has a run that is queued or running; fork it when that has ended.',
       );
+    await requireForkable(db, cut, most);
     return cut;
   }
 
-  const copying = <T>(work: () => Promise<T>) => inOrder('copies', () => db.tx(work));
-
-  async function appear(from: Conversation, place: ForkTarget, nextSeq: number, title?: string) {
-    const { conversationId: id, agentId } = place;
-    const row = { id, from: from.id, agentId, title: title ?? null, source: SOURCE, nextSeq, at: new Date() };
-    if (!(await insertFork(db, row))) throw notFound();
+  /** One transaction; one at a time, since each holds a connection for a while. */
+  function copy(
+    from: Conversation,
+    cut: ForkCut,
+    target: ForkTarget,
+    title: string | undefined,
+  ): Promise<void> {
+    return inOrder('copies', () =>
+      db.tx(async () => {
+        const nextSeq = await copyLog(db, cut, target);
+        const { conversationId: id, agentId } = target;
+        const row = {
+          id,
+          from: from.id,
+          agentId,
+          title: title ?? null,
+          source: SOURCE,
+          nextSeq,
+          at: new Date(),
+        };
+        if (!(await insertFork(db, row))) throw notFound();
+      }),
+    );
   }
 
-  /** Of the same agent, whose files are there for all its conversations. */
-  async function alone(from: Conversation, place: ForkTarget, { messageId, title }: ForkInput) {
-    await copying(async () => {
-      const nextSeq = await copyLog(db, await cutOf(from.id, messageId), place, most);
-      await appear(from, place, nextSeq, title);
-    });
-  }
-
-  /** The log and the files are those of one moment, in which no turn of the agent went on. */
+  /** The log and the files are those of one moment, in which no turn of the agent went on: a log only grows. */
   async function withFiles(
     from: Conversation,
-    place: ForkTarget,
     source: Agent,
     target: Agent,
+    place: ForkTarget,
     input: ForkInput,
   ) {
     const { files, seen: cut } = await snapshots.hold(source, () => cutOf(from.id, input.messageId));
     try {
-      const nextSeq = await copying(() => copyLog(db, cut, place, most));
       await files.copyTo(target);
-      await appear(from, place, nextSeq, input.title);
-    } catch (error) {
-      await discardFork(db, place.conversationId);
-      throw error;
+      await copy(from, cut, place, input.title);
     } finally {
       await files.release();
     }
@@ -95,11 +98,12 @@ export function createForks(deps: ForksDependencies): ForksService {
         keepsDeployments: isSame,
       };
       if (isSame) {
-        await alone(from, place, input);
+        // All conversations of an agent share its files.
+        await copy(from, await cutOf(from.id, input.messageId), place, input.title);
       } else {
         const target = await visibleAgent(agents, p, toAgentId);
         requireEdit(p);
-        await withFiles(from, place, await visibleAgent(agents, p, from.agentId), target, input);
+        await withFiles(from, await visibleAgent(agents, p, from.agentId), target, place, input);
       }
       return visibleConversation(db, p, place.conversationId);
     },

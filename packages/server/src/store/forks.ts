@@ -1,5 +1,5 @@
 import type { ConversationEvent, EventBody, EventType } from '../domain/events.ts';
-import type { Database } from './database.ts';
+import type { Database, Sql } from './database.ts';
 import { eventOf, type EventRow } from './events.ts';
 
 /** How far a log is copied. A log only grows, so that what is before these stays as it is. */
@@ -27,6 +27,9 @@ export async function forkCut(
   return { conversationId, nextSeq: Number(row.next_seq), acceptSeq: Number(row.accept_seq) };
 }
 
+/** Events whose sizes are summed up at a time. */
+const SIZES = 500;
+
 export interface ForkedRun {
   id: string;
   userMessageId: string;
@@ -35,12 +38,12 @@ export interface ForkedRun {
 }
 
 /** In the order in which they were accepted. */
-export async function runsToFork(db: Database, cut: ForkCut, limit: number): Promise<ForkedRun[]> {
+export async function runsToFork(db: Database, cut: ForkCut): Promise<ForkedRun[]> {
   return db.sql<ForkedRun[]>`
     select id, user_message_id as "userMessageId", message_id as "messageId" from runs
     where conversation_id = ${cut.conversationId} and accept_seq <= ${cut.acceptSeq}::bigint
       and accept_seq < ${cut.nextSeq}::bigint
-    order by accept_seq limit ${limit}`;
+    order by accept_seq`;
 }
 
 /** All messages of the runs, by id: that is the order in which lists show them. */
@@ -51,23 +54,56 @@ export async function messageIdsToFork(db: Database, cut: ForkCut, runIds: strin
   return rows.map(({ id }) => id);
 }
 
-/** Oldest first, a page of hardly more than `maxBytes`; `bytes` is what all of its data takes. Empty: there are no more. */
+function eventsOf(
+  sql: Sql,
+  { conversationId, nextSeq, acceptSeq }: ForkCut,
+  after: number,
+  leftOut: EventType[],
+) {
+  return sql`
+    from events e join runs r on r.id = e.run_id
+    where e.conversation_id = ${conversationId} and e.seq > ${after}::bigint and e.seq < ${nextSeq}::bigint
+      and r.accept_seq <= ${acceptSeq}::bigint and e.type <> all (${leftOut}::text[])
+    order by e.seq`;
+}
+
+/** Whether there are more events, or more bytes of their data, than may be. Looks no further than it needs to. */
+export async function isTooLargeToFork(
+  db: Database,
+  cut: ForkCut,
+  most: { events: number; bytes: number },
+  leftOut: EventType[],
+): Promise<boolean> {
+  const { sql } = db;
+  let events = 0;
+  let bytes = 0;
+  for (let after = 0; ;) {
+    const [page] = await sql<[{ events: number; bytes: string; last: bigint | null }]>`
+      with page as (
+        select e.seq, octet_length(e.data::text) as bytes ${eventsOf(sql, cut, after, leftOut)} limit ${SIZES})
+      select count(*)::int as events, coalesce(sum(bytes), 0)::text as bytes, max(seq) as last from page`;
+    if (page.last === null) return false;
+    events += page.events;
+    bytes += Number(page.bytes);
+    if (events > most.events || bytes > most.bytes) return true;
+    after = Number(page.last);
+  }
+}
+
+/** Oldest first, a page of hardly more than `maxBytes`. Empty: there are no more. */
 export async function eventsToFork(
   db: Database,
   cut: ForkCut,
   page: { after: number; limit: number; maxBytes: number; leftOut: EventType[] },
-): Promise<{ events: ConversationEvent[]; bytes: number }> {
-  const rows = await db.sql<(EventRow & { bytes: number })[]>`
+): Promise<ConversationEvent[]> {
+  const { sql } = db;
+  const size = sql`octet_length(e.data::text)`;
+  const rows = await sql<EventRow[]>`
     with page as (
-      select e.*, octet_length(e.data::text) as bytes, sum(octet_length(e.data::text)) over (order by e.seq) as bytes_through
-      from events e join runs r on r.id = e.run_id
-      where e.conversation_id = ${cut.conversationId} and e.seq > ${page.after}::bigint
-        and e.seq < ${cut.nextSeq}::bigint and r.accept_seq <= ${cut.acceptSeq}::bigint
-        and e.type <> all (${page.leftOut}::text[])
-      order by e.seq limit ${page.limit})
-    select conversation_id, seq, run_id, type, data, at, bytes from page
-    where bytes_through - bytes < ${page.maxBytes} order by seq`;
-  return { events: rows.map(eventOf), bytes: rows.reduce((sum, row) => sum + row.bytes, 0) };
+      select e.*, sum(${size}) over (order by e.seq) - ${size} as bytes_before
+      ${eventsOf(sql, cut, page.after, page.leftOut)} limit ${page.limit})
+    select conversation_id, seq, run_id, type, data, at from page where bytes_before < ${page.maxBytes} order by seq`;
+  return rows.map(eventOf);
 }
 
 export interface EventCopy {
@@ -166,15 +202,4 @@ export async function insertFork(
       coalesce((select max(m.created_at) from messages m where m.conversation_id = made.id), created_at)
     from made returning conversation_id`;
   return rows.length > 0;
-}
-
-/** What was copied for a fork that did not come to be; nothing when it did after all. */
-export async function discardFork(db: Database, conversationId: string): Promise<void> {
-  await db.tx(async () => {
-    const { sql } = db;
-    const isNone = sql`not exists (select 1 from conversations where id = ${conversationId})`;
-    await sql`delete from events where conversation_id = ${conversationId} and ${isNone}`;
-    await sql`delete from messages where conversation_id = ${conversationId} and ${isNone}`;
-    await sql`delete from runs where conversation_id = ${conversationId} and ${isNone}`;
-  });
 }

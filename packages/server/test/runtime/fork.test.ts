@@ -4,6 +4,7 @@ import type { ConversationEvent } from '../../src/domain/events.ts';
 import { newId } from '../../src/domain/ids.ts';
 import { limits } from '../../src/domain/limits.ts';
 import { DomainError } from '../../src/domain/errors.ts';
+import type { MessagePart } from '../../src/domain/parts.ts';
 import type { HistoryTurn } from '../../src/domain/ports/harness.ts';
 import { createForks, type ForksDependencies } from '../../src/services/forks.ts';
 import { createAgentStore } from '../../src/store/agents.ts';
@@ -271,6 +272,27 @@ test('a fork whose files could not be copied leaves nothing of itself', async ()
     refusedAs('conflict', /turn/),
   );
   assert.deepEqual([await rowsOf(), released], [counts, 1]);
+});
+
+test('a copied row is the whole row but for ids, with all that a message carries beside its text', async () => {
+  const { owner, agentId, db } = world;
+  const extras = {
+    parts: [{ kind: 'file', name: 'a.txt', mediaType: 'text/plain', bytes: 'aGk=' }] as MessagePart[],
+    clientMessageId: 'mine',
+    metadata: { k: [1, '√'] },
+  };
+  const sent = await replica.runs.send(owner, send('with a file', { agentId, ...extras }));
+  await replica.runs.outcome(owner, sent.runId, 10_000);
+  const fork = await forksOf().fork(owner, sent.conversationId, {});
+  const [message] = (await messagesOf(fork.id)).toReversed();
+  assert.deepEqual(message!.extras, extras);
+  const plainRows = async (id: string) => {
+    const own = ['id', 'run_id', 'conversation_id', 'user_message_id', 'message_id', 'key_id'];
+    return db.sql`
+      select to_jsonb(m) - ${own}::text[] as row from messages m where conversation_id = ${id} union all
+      select to_jsonb(r) - ${own}::text[] from runs r where conversation_id = ${id}`;
+  };
+  assert.deepEqual(await plainRows(fork.id), await plainRows(sent.conversationId));
 });
 
 test('a fork to another agent is that agent’s alone, and appears when its files are there', async () => {
