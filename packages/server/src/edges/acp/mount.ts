@@ -74,7 +74,7 @@ export function acpMount(): HostMount {
           prepared.accept(guarded(websocket));
         });
       },
-      close: () => void acp.close(),
+      close: () => void acp.close().catch(() => undefined),
     },
   };
 }

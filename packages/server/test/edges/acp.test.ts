@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import type { ConversationEvent, EventBody } from '../../src/domain/events.ts';
+import { limits } from '../../src/domain/limits.ts';
+import { Connections } from '../../src/edges/acp/connections.ts';
+import { UpdateMapper } from '../../src/edges/acp/updates.ts';
+import { HostSocket } from '../support/acp-client.ts';
+import { edgeWorld } from '../support/edge-world.ts';
+
+const runId = 'run';
+const usage = { inputTokens: 1, outputTokens: 1, cost: '0.000001' };
+
+function logOf(...bodies: EventBody[]): ConversationEvent[] {
+  return bodies.map((body, index) => ({
+    ...body,
+    conversationId: 'c',
+    runId,
+    seq: index + 1,
+    at: new Date(0),
+  }));
+}
+
+const delta = (messageId: string, text: string): EventBody => ({
+  type: 'message.delta',
+  data: { runId, messageId, text },
+});
+const message = (id: string, role: 'user' | 'assistant', content: string): EventBody => ({
+  type: 'message.created',
+  data: { id, agentId: 'a', conversationId: 'c', runId, role, content, createdAt: new Date(0).toISOString() },
+});
+const told = (events: ConversationEvent[], isOwn = false, voided: string[] = []) =>
+  new UpdateMapper()
+    .map(events, { isOwn: () => isOwn, isVoid: (id) => voided.includes(id) })
+    .map(({ seq, update }) => [
+      seq,
+      update.sessionUpdate,
+      'content' in update && update.content && 'text' in update.content ? update.content.text : '',
+    ]);
+
+test('Pieces of an answer that come together are one update, with the place of the last; the whole answer adds what is missing.', () => {
+  const events = logOf(
+    message('u', 'user', 'hi'),
+    delta('m', 'a'),
+    delta('m', 'b'),
+    message('m', 'assistant', 'abc'),
+  );
+  assert.deepEqual(told(events), [
+    [1, 'user_message_chunk', 'hi'],
+    [4, 'agent_message_chunk', 'abc'],
+  ]);
+  assert.deepEqual(told(events, true), [[4, 'agent_message_chunk', 'abc']]);
+  // Old deltas are not in the log any more.
+  assert.deepEqual(told(logOf(message('m', 'assistant', 'whole'))), [[1, 'agent_message_chunk', 'whole']]);
+});
+
+test('What a later attempt made void is left out of the past, and told as a notice where it was shown.', () => {
+  const retrying: EventBody = {
+    type: 'run.retrying',
+    data: { runId, attempt: 2, reason: 'x', discardedMessageId: 'm1' },
+  };
+  const events = logOf(delta('m1', 'half'), retrying, delta('m2', 'all'), message('m2', 'assistant', 'all'));
+  assert.deepEqual(told(events, true, ['m1']), [[3, 'agent_message_chunk', 'all']]);
+  assert.deepEqual(
+    told(events, true).map(([, kind]) => kind),
+    ['agent_message_chunk', 'notice', 'agent_message_chunk'],
+  );
+});
+
+test('The end of a run is an update for those who did not begin it, and says how it ended.', () => {
+  const end = logOf({
+    type: 'run.failed',
+    data: { runId, error: { code: 'timeout', error: 'late' }, usage },
+  });
+  assert.deepEqual(told(end, true), []);
+  const [found] = new UpdateMapper().map(end, { isOwn: () => false, isVoid: () => false });
+  assert.deepEqual(found!.update._meta, {
+    'berth.dev': { run: { id: runId, status: 'failed', error: { code: 'timeout', error: 'late' } } },
+  });
+});
+
+test('A key has so many connections and no more, and one is found by its own key and agent alone.', () => {
+  const connections = new Connections();
+  const made = Array.from({ length: limits.acpConnectionsPerKey }, () =>
+    connections.open('key', 'agent', true),
+  );
+  assert.throws(() => connections.open('key', 'agent', false), { code: 'rate_limited' });
+  connections.open('another key', 'agent', true);
+  connections.remove(made[0]!);
+  const one = connections.open('key', 'agent', false);
+  connections.name(one, 'id');
+  assert.equal(connections.find('id', 'key', 'agent'), one);
+  assert.equal(connections.find('id', 'another key', 'agent'), null);
+  assert.equal(connections.find('id', 'key', 'another agent'), null);
+  connections.remove(one);
+  assert.equal(connections.find('id', 'key', 'agent'), null);
+});
+
+test('Each request over a WebSocket counts against the rate limit of its key, and the connection outlives a refusal.', async (t) => {
+  const world = await edgeWorld({
+    services: (services) => ({
+      ...services,
+      rateLimit: {
+        ...services.rateLimit,
+        take: (keyId) => services.rateLimit.take(keyId, { quota: 4, windowSeconds: 3600 }),
+      },
+    }),
+  });
+  t.after(() => world.close());
+  const { port } = new URL(await world.listen());
+  const socket = new HostSocket(`ws://${world.agent.id}.agents.localhost:${port}/acp`, [], {
+    headers: { authorization: `Bearer ${world.keys.owner}` },
+  });
+  t.after(() => socket.terminate());
+  await once(socket, 'open');
+  const ask = async (method: string, params: object) => {
+    socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }));
+    const [data] = await once(socket, 'message');
+    return JSON.parse(String(data)) as {
+      result?: object;
+      error?: { code: number; data: { retryAfterSeconds: number } };
+    };
+  };
+  assert.ok((await ask('initialize', { protocolVersion: 1 })).result);
+  // The upgrade was the first.
+  for (let count = 0; count < 3; count += 1) assert.ok((await ask('session/list', {})).result);
+  const { error } = await ask('session/list', {});
+  assert.equal(error?.code, -32013);
+  assert.ok(error.data.retryAfterSeconds > 0);
+  assert.equal((await ask('session/list', {})).error?.code, -32013);
+});
