@@ -1,11 +1,13 @@
 /**
  * A repository with an Agent Client Protocol agent of a few lines that does what its prompt says, so that a test can have
- * every kind of answer: `echo …` (and whatever else), `slow COUNT MS`, `artifacts`, `chunks`, `ask`, `permission`, `refuse`,
+ * every kind of answer: `echo …` (and whatever else), `slow COUNT MS`, `hold` (goes on when
+ * there is a file `go` in the workspace), `artifacts`, `chunks`, `ask`, `permission`, `refuse`,
  * `plain …`, `parts` (tells what came), `big BYTES`.
  */
 export const scriptedAgent: Record<string, string> = {
   'agent.json': JSON.stringify({ command: ['node', 'agent.mjs'], permissions: 'ask' }),
   'agent.mjs': `
+import { existsSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 const write = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
 const waiting = new Map();
@@ -32,6 +34,14 @@ async function answer(sessionId, prompt, meta) {
         say(n + ' ');
         await sleep(Number(rest[1]));
       }
+      break;
+    case 'hold':
+      for (const n of [1, 2, 3]) {
+        say(n + ' ');
+        await sleep(60);
+      }
+      while (!existsSync('/workspace/go')) await sleep(50);
+      for (const n of [4, 5, 6]) say(n + ' ');
       break;
     case 'artifacts':
       artifact({ type: 'text', text: 'a text' }, { id: 'a-text', name: 'Text' });

@@ -1,4 +1,4 @@
-import { AgentCard } from '@a2a-js/sdk';
+import { AgentCard, canonicalizeAgentCard } from '@a2a-js/sdk';
 import { ServerCallContext } from '@a2a-js/sdk/server';
 import { duplicateInterfacesForLegacy } from '@a2a-js/sdk/compat/v0_3';
 import { LegacyRestTransportHandler } from '@a2a-js/sdk/compat/v0_3/server';
@@ -82,7 +82,9 @@ export async function cardJson(
 ): Promise<Record<string, unknown>> {
   const json =
     version === '1.0' ? (AgentCard.toJSON(card) as Record<string, unknown>) : await legacyCard(card);
-  const signature = await signer.signCard(canonicalJson(json), { typ: 'JOSE', jku });
+  // What is signed is the card as the schema of its version knows it (A2A 1.0, section 8.4.1).
+  const payload = version === '1.0' ? canonicalizeAgentCard(card) : canonicalJson(json);
+  const signature = await signer.signCard(payload, { typ: 'JOSE', jku });
   return { ...json, signatures: [signature] };
 }
 

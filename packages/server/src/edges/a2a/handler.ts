@@ -126,7 +126,10 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     const withArtifacts = params.includeArtifacts ?? false;
     const contexts = await services.a2a.contextIds([...new Set(rows.map((row) => row.conversationId))]);
     const views = new Map(
-      rows.map(({ runId, conversationId: id }) => [runId, new TaskView(runId, contexts.get(id) ?? id)]),
+      rows.map(({ runId, conversationId: id }) => [
+        runId,
+        new TaskView(runId, contexts.get(id) ?? id, this.version),
+      ]),
     );
     for (const event of await services.a2a.taskEvents(caller, [...views.keys()], withArtifacts))
       views.get(event.runId)?.apply(event);
@@ -188,7 +191,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     });
     const context = contextId || accepted.conversationId;
     if (accepted.replayed) return { view: await this.#snapshot(accepted.runId, context), isFresh: false };
-    return { view: new TaskView(accepted.runId, context), isFresh: true };
+    return { view: new TaskView(accepted.runId, context, this.version), isFresh: true };
   }
 
   /** A message to a task that waits answers what it asked; to another one there is nothing to say. */
@@ -222,13 +225,13 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     const { services, caller } = this.call;
     const contextId = await this.contextOf(run.conversationId);
     if (!isTerminal(run.status)) return this.#snapshot(run.id, contextId);
-    const view = new TaskView(run.id, contextId);
+    const view = new TaskView(run.id, contextId, this.version);
     for (const event of await services.a2a.taskEvents(caller, [run.id], true)) view.apply(event);
     return view;
   }
 
   async #snapshot(runId: string, contextId: string): Promise<TaskView> {
-    const view = new TaskView(runId, contextId);
+    const view = new TaskView(runId, contextId, this.version);
     await this.#catchUp(view);
     return view;
   }

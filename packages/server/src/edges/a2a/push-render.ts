@@ -12,7 +12,7 @@ export const renderNotifications: RenderNotifications = (
   events,
   { taskId, contextId, version, afterSeq },
 ) => {
-  const view = new TaskView(taskId, contextId);
+  const view = new TaskView(taskId, contextId, version);
   const notifications: Notification[] = [];
   for (const event of events) {
     for (const response of view.apply(event)) {

@@ -32,6 +32,7 @@ export class TaskView {
   seq = 0;
   /** Set when the run completed and its agent calls the answer a plain message. */
   isPlainReply = false;
+  readonly #version: '1.0' | '0.3';
   #status: TaskStatus = { state: TaskState.TASK_STATE_SUBMITTED, message: undefined, timestamp: undefined };
   #history: Message[] = [];
   #artifacts = new Map<string, Artifact>();
@@ -40,9 +41,14 @@ export class TaskView {
   #answer: Message | null = null;
   #questions: Question[] = [];
 
-  constructor(taskId: string, contextId: string) {
+  /**
+   * `version`: clients of 0.3 show what a completed task's status says and its artifacts one after the other, so that the
+   * answer stands in its artifact only; for those of 1.0 it is in both.
+   */
+  constructor(taskId: string, contextId: string, version: '1.0' | '0.3') {
     this.taskId = taskId;
     this.contextId = contextId;
+    this.#version = version;
   }
 
   get state(): TaskState {
@@ -117,7 +123,11 @@ export class TaskView {
         return [];
       case 'run.completed':
         this.isPlainReply = event.data.reply === 'message';
-        return this.#turnTo(TaskState.TASK_STATE_COMPLETED, at, this.#answer ?? undefined);
+        return this.#turnTo(
+          TaskState.TASK_STATE_COMPLETED,
+          at,
+          (this.#version === '1.0' && this.#answer) || undefined,
+        );
       case 'run.failed': {
         const { code, error } = event.data.error;
         const state = code === 'refused' ? TaskState.TASK_STATE_REJECTED : TaskState.TASK_STATE_FAILED;

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { TaskState } from '@a2a-js/sdk';
+import type { EventBody } from '../../src/domain/events.ts';
+import { canonicalJson } from '../../src/edges/a2a/canonical-json.ts';
+import { TaskView } from '../../src/edges/a2a/task-view.ts';
+
+const runId = 'run';
+const at = new Date('2026-11-28T09:00:00.000Z');
+const usage = { inputTokens: 1, outputTokens: 1, cost: '0.000000' };
+
+function fold(view: TaskView, ...bodies: EventBody[]) {
+  return bodies.flatMap((body) =>
+    view.apply({ ...body, conversationId: 'conversation', runId, seq: view.seq + 1, at }),
+  );
+}
+
+const created = (role: 'user' | 'assistant', content: string): EventBody => ({
+  type: 'message.created',
+  data: { id: role, agentId: 'a', conversationId: 'c', runId, role, content, createdAt: at.toISOString() },
+});
+const delta = (messageId: string, text: string): EventBody => ({
+  type: 'message.delta',
+  data: { runId, messageId, text },
+});
+const queued: EventBody = { type: 'run.queued', data: { runId, messageId: 'user' } };
+const started: EventBody = { type: 'run.started', data: { runId, attempt: 1, deploymentId: null } };
+const completed: EventBody = {
+  type: 'run.completed',
+  data: { runId, messageId: 'assistant', reply: 'task', usage },
+};
+
+test('a task begins with itself and holds the text of its answer as one artifact, however it came', () => {
+  const view = new TaskView(runId, 'context', '1.0');
+  const told = fold(view, created('user', 'hi'), queued, started, delta('m', 'one '), delta('m', 'two'));
+  assert.deepEqual(
+    told.map(({ payload }) => payload!.$case),
+    ['task', 'statusUpdate', 'artifactUpdate', 'artifactUpdate'],
+  );
+  const end = fold(view, created('assistant', 'one two'), completed);
+  assert.deepEqual(
+    end.map(({ payload }) => payload!.$case),
+    ['statusUpdate'],
+    'what was streamed is not told again',
+  );
+  const { artifacts, status, history } = view.task();
+  assert.deepEqual(
+    artifacts.map(({ parts }) => parts.map(({ content }) => content!.value)),
+    [['one two']],
+  );
+  assert.equal(status?.state, TaskState.TASK_STATE_COMPLETED);
+  assert.equal(status?.timestamp, '2026-11-28T09:00:00.000Z');
+  assert.equal(history.length, 1);
+  assert.deepEqual(view.task({ historyLength: 0 }).history, []);
+});
+
+test('a second attempt takes the place of what the first had streamed and made', () => {
+  const view = new TaskView(runId, 'context', '1.0');
+  const made: EventBody = {
+    type: 'artifact.updated',
+    data: {
+      runId,
+      artifactId: 'file',
+      name: null,
+      description: null,
+      append: false,
+      lastChunk: true,
+      parts: [{ kind: 'text', text: 'x' }],
+    },
+  };
+  fold(view, created('user', 'hi'), queued, started, delta('m1', 'lost'), made);
+  const retrying: EventBody = {
+    type: 'run.retrying',
+    data: { runId, attempt: 2, reason: 'lost', discardedMessageId: 'm1' },
+  };
+  const [, again] = fold(view, retrying, delta('m2', 'kept'));
+  assert.ok(again?.payload?.$case === 'artifactUpdate');
+  assert.equal(again.payload.value.append, false);
+  assert.deepEqual(
+    view.task().artifacts.map(({ artifactId, parts }) => [artifactId, parts[0]!.content!.value]),
+    [['answer', 'kept']],
+  );
+});
+
+test('an answer whose pieces are not in the log any more is told whole; in 0.3 the status does not repeat it', () => {
+  const view = new TaskView(runId, 'context', '0.3');
+  const told = fold(view, created('user', 'hi'), queued, started, created('assistant', 'whole'), completed);
+  const update = told.find(({ payload }) => payload?.$case === 'artifactUpdate');
+  assert.equal(update?.payload?.$case === 'artifactUpdate' && update.payload.value.lastChunk, true);
+  assert.equal(view.task().status?.message, undefined);
+});
+
+test('canonical JSON is that of RFC 8785', () => {
+  const value = { b: [1e21, 0.000001, -0, 'é\n'], a: { '\u20ac': null, $: true }, gone: undefined };
+  assert.equal(canonicalJson(value), '{"a":{"$":true,"€":null},"b":[1e+21,0.000001,0,"é\\n"]}');
+});

@@ -1,0 +1,207 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { IncomingHttpHeaders } from 'node:http';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { test, type TestContext } from 'node:test';
+import { a2aWorld, message, sse } from '../support/a2a-world.ts';
+import { until } from '../support/until.ts';
+
+interface Received {
+  path: string;
+  headers: IncomingHttpHeaders;
+  // oxlint-disable-next-line no-explicit-any -- tests read into it
+  body: any;
+}
+
+async function receiver(t: TestContext, statusOf: (path: string, count: number) => number) {
+  const received: Received[] = [];
+  const counts = new Map<string, number>();
+  const server = createServer(async (request, response) => {
+    let text = '';
+    for await (const chunk of request) text += String(chunk);
+    const path = request.url!;
+    const count = (counts.get(path) ?? 0) + 1;
+    counts.set(path, count);
+    const status = statusOf(path, count);
+    if (status < 300) received.push({ path, headers: request.headers, body: JSON.parse(text) });
+    response.writeHead(status, status === 302 ? { location: '/elsewhere' } : {}).end();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, received, counts };
+}
+
+const stateOf = ({ body }: Received) =>
+  body.statusUpdate?.status.state ?? body.task?.status.state ?? body.status?.state;
+
+test('updates are pushed in order with the credentials of their configuration, again after a refusal and a kill, and once', async (t) => {
+  const hook = await receiver(t, (path, count) =>
+    path === '/flaky' && count <= 2 ? (count === 1 ? 500 : 302) : 204,
+  );
+  const world = await a2aWorld({
+    env: { BERTH_ALLOW_PRIVATE_NETWORKS: '127.0.0.0/8', BERTH_DETACH: 'always' },
+  });
+  t.after(() => world.close());
+  const secret = 'a-secret-credential-5f1b';
+  const config = (path: string) => ({
+    url: hook.url + path,
+    token: 'the-token',
+    authentication: { scheme: 'Bearer', credentials: secret },
+  });
+  const taskPushNotificationConfig = { id: 'mine', ...config('/good') };
+  const asked = (
+    await world.rpc('SendMessage', { message: message('ask'), configuration: { taskPushNotificationConfig } })
+  ).result.task;
+  const made = await world.request('POST', `/a2a/http/tasks/${asked.id}/pushNotificationConfigs`, {
+    body: { id: 'second', ...config('/flaky') },
+  });
+  assert.equal(made.status, 200, made.text);
+  assert.equal(made.body.taskId, asked.id);
+  const legacy = await world.request('POST', '/a2a', {
+    headers: { 'a2a-version': '' },
+    body: {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tasks/pushNotificationConfig/set',
+      params: { taskId: asked.id, pushNotificationConfig: { id: 'old', url: `${hook.url}/old` } },
+    },
+  });
+  assert.equal(legacy.body.result.pushNotificationConfig.id, 'old', legacy.text);
+  assert.equal(
+    (await world.rpc('ListTaskPushNotificationConfigs', { taskId: asked.id })).result.configs.length,
+    3,
+  );
+  const got = (await world.rpc('GetTaskPushNotificationConfig', { taskId: asked.id, id: 'second' })).result;
+  assert.deepEqual(got, made.body);
+  assert.ok((await world.rpc('GetTaskPushNotificationConfig', { taskId: asked.id, id: 'none' })).error);
+  await world.rpc('SendMessage', {
+    message: message('blue', { taskId: asked.id }),
+    configuration: { returnImmediately: true },
+  });
+  // Whatever was under way, another process goes on with it.
+  await world.service.kill9();
+  await world.service.restart();
+  const at = (path: string) => hook.received.filter((one) => one.path === path);
+  const isOver = (path: string) =>
+    /COMPLETED|completed/.test(String(stateOf(at(path).at(-1) ?? ({ body: {} } as Received))));
+  await until('all three were told of the end', () => ['/good', '/flaky', '/old'].every(isOver), 60_000);
+  const good = at('/good');
+  assert.ok(good[0]!.body.task, 'the first is the task');
+  assert.equal(good[0]!.headers.authorization, `Bearer ${secret}`);
+  assert.equal(good[0]!.headers['x-a2a-notification-token'], 'the-token');
+  assert.match(good[0]!.headers['content-type']!, /^application\/a2a\+json/);
+  const states = good.map(stateOf).filter(Boolean);
+  assert.equal(states.filter((state) => state === 'TASK_STATE_COMPLETED').length, 1);
+  assert.ok(states.includes('TASK_STATE_INPUT_REQUIRED'));
+  assert.equal(
+    good.find(({ body }) => body.artifactUpdate)!.body.artifactUpdate.artifact.parts[0].text,
+    'You said {"colour":"blue"}.',
+  );
+  assert.equal(at('/flaky')[0]!.body.task, undefined);
+  assert.equal(hook.counts.get('/elsewhere'), undefined);
+  assert.equal(at('/old').at(-1)!.body.kind, 'task');
+  const ended = at('/old').at(-1)!;
+  assert.equal(ended.body.status.state, 'completed');
+  const removed = await world.request('DELETE', `/a2a/http/tasks/${asked.id}/pushNotificationConfigs/second`);
+  assert.equal(removed.status, 204);
+  assert.equal(
+    (await world.request('DELETE', `/a2a/http/tasks/${asked.id}/pushNotificationConfigs/second`)).status,
+    204,
+  );
+  assert.ok(!world.service.logs().includes(secret), 'credentials are in no log');
+});
+
+test('no push notification goes to a private network, an address of the service, or without TLS to the public', async (t) => {
+  const world = await a2aWorld();
+  t.after(() => world.close());
+  const total = async () => (await world.rpc('ListTasks')).result.totalSize as number;
+  for (const url of [
+    'http://127.0.0.1:1/',
+    'https://127.0.0.1/',
+    'https://10.0.0.1/x',
+    'https://169.254.169.254/latest',
+    'https://[::1]/',
+    'https://localhost/',
+    'http://8.8.8.8/',
+    'ftp://example.com/',
+    'https://user:pass@example.com/',
+    'nonsense',
+  ]) {
+    const before = await total();
+    const inline = await world.rpc('SendMessage', {
+      message: message('x'),
+      configuration: { taskPushNotificationConfig: { url } },
+    });
+    assert.equal(inline.error?.code, -32602, `${url}: ${JSON.stringify(inline)}`);
+    assert.equal(await total(), before, url);
+  }
+  const { task } = (await world.rpc('SendMessage', { message: message('x') })).result;
+  const refused = await world.rpc('CreateTaskPushNotificationConfig', {
+    taskId: task.id,
+    url: 'https://192.168.1.1/',
+  });
+  assert.equal(refused.error.code, -32602);
+  const kept = await world.rpc('CreateTaskPushNotificationConfig', {
+    taskId: task.id,
+    url: 'https://example.com/hook',
+  });
+  assert.equal(kept.result.id, task.id);
+});
+
+test('a stream that is cut by a kill of the service is taken up by a subscription, with every word once', async (t) => {
+  const world = await a2aWorld({ env: { BERTH_DETACH: 'always' } });
+  t.after(() => world.close());
+  const response = await world.fetch(`${world.origin}/a2a/http/message:stream`, {
+    method: 'POST',
+    headers: {
+      'a2a-version': '1.0',
+      'content-type': 'application/json',
+      authorization: `Bearer ${world.service.key}`,
+    },
+    body: JSON.stringify({ message: message('hold') }),
+  });
+  let taskId = '';
+  let pieces = 0;
+  try {
+    for await (const { data } of sse(response)) {
+      taskId ||= data.task?.id ?? '';
+      if (data.artifactUpdate && (pieces += 1) === 2) await world.service.kill9();
+    }
+  } catch {
+    // The connection was cut.
+  }
+  assert.ok(pieces >= 2);
+  await world.service.restart();
+  const again = await world.fetch(`${world.origin}/a2a`, {
+    method: 'POST',
+    headers: {
+      'a2a-version': '1.0',
+      'content-type': 'application/json',
+      authorization: `Bearer ${world.service.key}`,
+    },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 'sub', method: 'SubscribeToTask', params: { id: taskId } }),
+  });
+  let text = '';
+  let state = '';
+  for await (const { data, id } of sse(again)) {
+    assert.equal(data.id, 'sub');
+    assert.ok(Number(id) > 0);
+    const { task, artifactUpdate, statusUpdate } = data.result;
+    if (task) {
+      text = task.artifacts?.[0]?.parts[0].text ?? '';
+      const go = await world.service.api('PUT', `/sandbox/${world.agent.id}/files/go`, 'now', {
+        'content-type': 'application/octet-stream',
+      });
+      assert.ok(go.status < 300, go.text);
+    }
+    if (artifactUpdate) text = (artifactUpdate.append ? text : '') + artifactUpdate.artifact.parts[0].text;
+    if (statusUpdate) state = statusUpdate.status.state;
+  }
+  assert.equal(state, 'TASK_STATE_COMPLETED');
+  assert.equal(text, '1 2 3 4 5 6 ');
+});
