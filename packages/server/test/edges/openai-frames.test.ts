@@ -5,6 +5,7 @@ import { newId } from '../../src/domain/ids.ts';
 import type { StreamSink } from '../../src/edges/http/stream.ts';
 import { chatFrames } from '../../src/edges/openai/chat-stream.ts';
 import { responseFrames } from '../../src/edges/openai/response-stream.ts';
+import { contentOf, messageOfTurns } from '../../src/edges/openai/transcript.ts';
 
 const runId = newId();
 const conversationId = newId();
@@ -108,4 +109,38 @@ test('a stream that is taken up again leaves out what the client has', () => {
     const frames = (again.text() + events.map((one) => rest.frame(one)).join('')).match(/event: /g) ?? [];
     assert.equal(frames.length, told.match(/event: /g)!.length - after - 1);
   }
+});
+
+test('images, files and sounds of the message that is to be answered go along with it', () => {
+  const bytes = Buffer.from('content').toString('base64');
+  const turn = (content: unknown) => ({ role: 'user' as const, ...contentOf(content, 'messages.0.content') });
+  const earlier = turn([{ type: 'image_url', image_url: { url: `data:image/gif;base64,${bytes}` } }]);
+  const asked = turn([
+    { type: 'text', text: 'What is ' },
+    { type: 'image_url', image_url: { url: `data:image/png;base64,${bytes}` } },
+    { type: 'input_image', image_url: 'https://example.com/a.png' },
+    { type: 'file', file: { filename: 'a.pdf', file_data: `data:application/pdf;base64,${bytes}` } },
+    { type: 'input_audio', input_audio: { data: bytes, format: 'wav' } },
+    { type: 'input_text', text: 'this?' },
+  ]);
+  const answer = { role: 'assistant' as const, text: 'A picture.', parts: [] };
+  const { content, parts } = messageOfTurns([earlier, answer, asked], 'messages');
+  assert.match(content, /\[Message to answer\]\nWhat is this\?$/);
+  assert.deepEqual(parts, [
+    { kind: 'file', name: null, mediaType: 'image/png', bytes },
+    { kind: 'link', name: null, mediaType: null, url: 'https://example.com/a.png' },
+    { kind: 'file', name: 'a.pdf', mediaType: 'application/pdf', bytes },
+    { kind: 'file', name: null, mediaType: 'audio/wav', bytes },
+  ]);
+  for (const wrong of [null, 7, { type: 'file', file: { file_id: 'f' } }, { type: 'image_url' }])
+    assert.throws(() => contentOf([wrong], 'messages.0.content'), /messages\.0\.content\.0: must be a text/);
+});
+
+test('an agent that refuses ends the stream in order', () => {
+  const frames = chat();
+  frames.begin(recorder().sink);
+  const error = { code: 'refused' as const, error: 'No.' };
+  const end = frames.frame(event({ type: 'run.failed', data: { runId, error, usage } }));
+  assert.match(end, /"finish_reason":"content_filter"/);
+  assert.match(end, /data: \[DONE\]\n\n$/);
 });

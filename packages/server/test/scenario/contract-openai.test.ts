@@ -151,7 +151,7 @@ test('errors are OpenAI’s object, with what is wrong and where', async () => {
     [{ messages: [{ role: 'assistant', content: 'x' }] }, 'messages'],
     [{ messages: [user('')] }, 'content'],
     [
-      { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] },
+      { messages: [{ role: 'user', content: [{ type: 'file', file: { file_id: 'file-1' } }] }] },
       'messages.0.content.0',
     ],
   ] as const) {

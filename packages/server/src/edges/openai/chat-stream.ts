@@ -1,3 +1,4 @@
+import type { EventUsage } from '../../domain/events.ts';
 import type { EventFrame, StreamSink } from '../http/stream.ts';
 import type { OpenaiError } from './errors.ts';
 import { errorOfRun } from './errors.ts';
@@ -36,6 +37,16 @@ export function chatFrames(options: {
     return `data: ${JSON.stringify({ error })}\n\n`;
   }
 
+  function close(finish: string, { inputTokens, outputTokens }: EventUsage): string {
+    isOver = true;
+    const usage = {
+      prompt_tokens: inputTokens,
+      completion_tokens: outputTokens,
+      total_tokens: inputTokens + outputTokens,
+    };
+    return `${delta({}, finish)}${includeUsage ? chunk([], { usage }) : ''}data: [DONE]\n\n`;
+  }
+
   return {
     begin(opened) {
       sink = opened;
@@ -71,17 +82,10 @@ export function chatFrames(options: {
         }
         case 'restarted':
           return toldChars === 0 ? '' : fail(restartedError(metadata['run_id']!));
-        case 'completed': {
-          isOver = true;
-          const { inputTokens, outputTokens } = told.usage;
-          const usage = {
-            prompt_tokens: inputTokens,
-            completion_tokens: outputTokens,
-            total_tokens: inputTokens + outputTokens,
-          };
-          return `${delta({}, 'stop')}${includeUsage ? chunk([], { usage }) : ''}data: [DONE]\n\n`;
-        }
+        case 'completed':
+          return close('stop', told.usage);
         case 'failed':
+          if (told.error?.code === 'refused') return close('content_filter', told.usage);
           return fail(errorOfRun(told.error));
         case 'nothing':
           return '';

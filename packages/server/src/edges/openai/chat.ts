@@ -10,7 +10,7 @@ import { chatFrames } from './chat-stream.ts';
 import { errorAnswer, runRefused } from './errors.ts';
 import { innerId, outerId, seconds } from './ids.ts';
 import { requireModel } from './model-name.ts';
-import { messageOfTurns, newTurns, roleOf, textOf } from './transcript.ts';
+import { contentOf, messageOfTurns, newTurns, roleOf } from './transcript.ts';
 import { refuseUnsupported, requireTextFormat } from './unsupported.ts';
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const;
@@ -59,16 +59,17 @@ export async function createChatCompletion(call: HostCall): Promise<Response> {
 async function send(call: HostCall, body: z.output<typeof ChatRequest>): Promise<Accepted> {
   const turns = body.messages.map(({ role, content }, index) => ({
     role: roleOf(role),
-    text: textOf(content, `messages.${index}.content`),
+    ...contentOf(content, `messages.${index}.content`),
   }));
   const conversationId = conversationOf(call, body.metadata?.['conversation_id']);
-  const content = messageOfTurns(conversationId === null ? turns : newTurns(turns), 'messages');
+  const { content, parts } = messageOfTurns(conversationId === null ? turns : newTurns(turns), 'messages');
   const key = idempotencyKey(call.header('idempotency-key'));
-  const same = [call.agent.id, conversationId, content];
+  const same = [call.agent.id, conversationId, content, parts];
   return call.services.runs.send(call.caller, {
     agentId: call.agent.id,
     conversationId,
     content,
+    parts,
     onBusy: 'enqueue',
     source: 'openai',
     idempotency: key === null ? null : { key, requestHash: requestHash('chat completion', same) },
@@ -99,7 +100,8 @@ function streamed(
 }
 
 function answered({ head }: HostCall, { run, message }: RunOutcome, model: string): Response {
-  if (message === null) return runRefused(run.error, head);
+  const isRefusal = run.error?.code === 'refused';
+  if (message === null && !isRefusal) return runRefused(run.error, head);
   const { inputTokens, outputTokens } = run.usage;
   const completion = {
     id: outerId('chatcmpl-', run.id),
@@ -109,9 +111,14 @@ function answered({ head }: HostCall, { run, message }: RunOutcome, model: strin
     choices: [
       {
         index: 0,
-        message: { role: 'assistant', content: message.content, refusal: null, annotations: [] },
+        message: {
+          role: 'assistant',
+          content: message?.content ?? null,
+          refusal: isRefusal ? run.error!.error : null,
+          annotations: [],
+        },
         logprobs: null,
-        finish_reason: 'stop',
+        finish_reason: isRefusal ? 'content_filter' : 'stop',
       },
     ],
     usage: {

@@ -4,7 +4,7 @@ import { invalidRequest, validate } from '../http/validate.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
 import { innerId } from './ids.ts';
 import type { Turn } from './transcript.ts';
-import { roleOf, textOf } from './transcript.ts';
+import { contentOf, roleOf } from './transcript.ts';
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const;
 
@@ -25,7 +25,8 @@ export interface Input {
 
 /** Throws for items that are no messages; a client's record of its model's reasoning is left aside. */
 export function readInput(input: unknown): Input {
-  if (typeof input === 'string') return { turns: [{ role: 'user', text: input }], afterRunId: null };
+  if (typeof input === 'string')
+    return { turns: [{ role: 'user', text: input, parts: [] }], afterRunId: null };
   const items = validate(Items, { input }, 'body').input;
   const turns: Turn[] = [];
   let afterRunId: string | null = null;
@@ -38,7 +39,7 @@ export function readInput(input: unknown): Input {
       turns.length = 0;
     } else if (item.type === 'reasoning') continue;
     else if ((item.type ?? 'message') === 'message' && item.role) {
-      turns.push({ role: roleOf(item.role), text: textOf(item.content, `${path}.content`) });
+      turns.push({ role: roleOf(item.role), ...contentOf(item.content, `${path}.content`) });
     } else {
       throw invalidRequest([{ path, message: 'must be a message; the agent takes no other items' }]);
     }

@@ -53,8 +53,10 @@ export async function createResponse(call: HostCall): Promise<Response> {
 
 async function send(call: HostCall, body: Body): Promise<Accepted> {
   const input = readInput(body.input);
-  const instructions = body.instructions ? [{ role: 'system' as const, text: body.instructions }] : [];
-  const content = messageOfTurns([...instructions, ...input.turns], 'input');
+  const instructions = body.instructions
+    ? [{ role: 'system' as const, text: body.instructions, parts: [] }]
+    : [];
+  const { content, parts } = messageOfTurns([...instructions, ...input.turns], 'input');
   const key = idempotencyKey(call.header('idempotency-key'));
   const named = namedPlace(body, input.afterRunId);
   const conversationId = 'runId' in named ? await placeAfter(call, named, key) : named.conversationId;
@@ -62,10 +64,13 @@ async function send(call: HostCall, body: Body): Promise<Accepted> {
     agentId: call.agent.id,
     conversationId,
     content,
+    parts,
     onBusy: 'enqueue',
     source: 'openai',
     idempotency:
-      key === null ? null : { key, requestHash: requestHash('response', [call.agent.id, named, content]) },
+      key === null
+        ? null
+        : { key, requestHash: requestHash('response', [call.agent.id, named, content, parts]) },
   });
 }
 

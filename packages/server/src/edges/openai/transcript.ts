@@ -1,9 +1,13 @@
+import type { MessagePart } from '../../domain/parts.ts';
 import { invalidRequest } from '../http/validate.ts';
+import { partOf } from './content-parts.ts';
 
 /** A message as a client of OpenAI sends it, its content made text. */
 export interface Turn {
   role: 'system' | 'user' | 'assistant' | 'tool';
   text: string;
+  /** Images, files and sounds. */
+  parts: MessagePart[];
 }
 
 /** `developer` is what newer clients call the system. */
@@ -14,30 +18,42 @@ export function roleOf(role: string): Turn['role'] {
 
 const textTypes = new Set(['text', 'input_text', 'output_text', 'refusal']);
 
-/** The text of a message's content, which is a text or a list of parts. Throws for parts that are no text. */
-export function textOf(content: unknown, path: string): string {
-  if (typeof content === 'string') return content;
-  if (content === null || content === undefined) return '';
+/** A message's content, which is a text or a list of parts. Throws for parts that nothing is known of. */
+export function contentOf(content: unknown, path: string): Pick<Turn, 'text' | 'parts'> {
+  if (typeof content === 'string') return { text: content, parts: [] };
+  if (content === null || content === undefined) return { text: '', parts: [] };
   if (!Array.isArray(content)) {
     throw invalidRequest([{ path, message: 'must be a text or a list of parts' }]);
   }
-  return content
-    .map((part: { type?: unknown; text?: unknown; refusal?: unknown } | null, index) => {
-      const text = part?.text ?? part?.refusal;
-      if (part !== null && textTypes.has(String(part?.type)) && typeof text === 'string') return text;
+  let text = '';
+  const parts: MessagePart[] = [];
+  for (const [index, item] of (content as unknown[]).entries()) {
+    const fields = (typeof item === 'object' && item !== null ? item : {}) as Record<string, unknown>;
+    const piece = fields['text'] ?? fields['refusal'];
+    const part = partOf(fields);
+    if (textTypes.has(String(fields['type'])) && typeof piece === 'string') text += piece;
+    else if (part !== null) parts.push(part);
+    else {
       throw invalidRequest([
-        { path: `${path}.${index}`, message: 'must be a part of text; the agent takes no other here' },
+        {
+          path: `${path}.${index}`,
+          message: 'must be a text, an image, a sound, or a file whose content is sent along',
+        },
       ]);
-    })
-    .join('');
+    }
+  }
+  return { text, parts };
 }
 
 /**
  * One message to the agent of what a client sent: what stands after the last answer is the message; before it come the
  * caller's instructions and, since a client of this protocol keeps the conversation itself, what was said so far.
- * Throws unless the last turn is the user's.
+ * Of files only those of the message itself go along. Throws unless the last turn is the user's.
  */
-export function messageOfTurns(turns: readonly Turn[], path: string): string {
+export function messageOfTurns(
+  turns: readonly Turn[],
+  path: string,
+): { content: string; parts: MessagePart[] } {
   const last = turns.at(-1);
   if (last?.role !== 'user') {
     throw invalidRequest([{ path, message: 'must end with a message of the user' }]);
@@ -45,13 +61,15 @@ export function messageOfTurns(turns: readonly Turn[], path: string): string {
   const instructions = turns.filter((turn) => turn.role === 'system').map((turn) => turn.text);
   const spoken = turns.filter((turn) => turn.role !== 'system');
   const answered = spoken.findLastIndex((turn) => turn.role !== 'user') + 1;
-  const message = joined(spoken.slice(answered).map((turn) => turn.text));
+  const asked = spoken.slice(answered);
+  const message = joined(asked.map((turn) => turn.text));
+  const parts = asked.flatMap((turn) => turn.parts);
   const sections = [
     section('Instructions of the caller', joined(instructions)),
     section('Earlier in this conversation', joined(spoken.slice(0, answered).map(line))),
   ].filter((text) => text !== '');
-  if (sections.length === 0) return message;
-  return joined([...sections, section('Message to answer', message)]);
+  if (sections.length === 0) return { content: message, parts };
+  return { content: joined([...sections, section('Message to answer', message)]), parts };
 }
 
 /** What a conversation that the agent remembers has not heard yet: all after its last answer. */
