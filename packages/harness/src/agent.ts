@@ -7,7 +7,7 @@ import { defaultRetry, Model } from './model.ts';
 import type { Host, RetryPolicy } from './model.ts';
 import { RpcError, RpcServer } from './rpc.ts';
 import type { Lines } from './rpc.ts';
-import { promptText } from './prompt.ts';
+import { readPrompt } from './prompt.ts';
 import { sandboxPaths, sandboxRoot, type Settings } from './settings.ts';
 import { Transcript } from './transcript.ts';
 import { Turn } from './turn.ts';
@@ -118,9 +118,9 @@ export class Agent {
   async #prompt(params: Record<string, unknown>): Promise<object> {
     const session = this.#session(params);
     if (session.turn) throw new RpcError(-32600, 'This session has a turn already.');
-    const text = promptText(params['prompt']);
-    if (text === null) throw new RpcError(invalidParams, 'prompt must be an array of content blocks.');
-    session.transcript.push({ role: 'user', text });
+    const prompt = readPrompt(params['prompt']);
+    if (prompt === null) throw new RpcError(invalidParams, 'prompt must be an array of content blocks.');
+    session.transcript.push({ role: 'user', ...prompt });
     for (const item of resumeItems(readHistory(ours(params)['resume']), () => nextId(session)))
       session.transcript.push(item);
     session.turn = new AbortController();
@@ -183,7 +183,7 @@ const initializeResult = {
   protocolVersion: 1,
   agentCapabilities: {
     loadSession: false,
-    promptCapabilities: { image: false, audio: false, embeddedContext: true },
+    promptCapabilities: { image: true, audio: false, embeddedContext: true },
     mcpCapabilities: { http: false, sse: false },
     sessionCapabilities: { close: {} },
     _meta: { [extension]: { history: true } },

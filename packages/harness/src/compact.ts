@@ -76,11 +76,11 @@ function trimOutputs(items: readonly Item[]): Item[] {
 
 /** Where the kept part begins: never between a call and its result. */
 function tailStart(transcript: Transcript, maxChars: number): number {
-  const { items, encoded } = transcript;
+  const { items, weights } = transcript;
   let start = items.length;
   let chars = 0;
   for (let index = items.length - 1; index >= 0; index--) {
-    chars += encoded[index]?.length ?? 0;
+    chars += weights[index] ?? 0;
     if (chars > maxChars && start < items.length) break;
     if (items[index]?.role !== 'tools') start = index;
   }

@@ -30,7 +30,14 @@ function encodeTools(tools: readonly ToolDefinition[]): string {
 }
 
 function message(item: Item): object {
-  if (item.role === 'user') return { role: 'user', content: [{ type: 'text', text: item.text || ' ' }] };
+  if (item.role === 'user') {
+    const images = (item.images ?? []).map(({ mediaType, data }) => ({
+      type: 'image',
+      source: { type: 'base64', media_type: mediaType, data },
+    }));
+    if (images.length > 0 && item.text === '') return { role: 'user', content: images };
+    return { role: 'user', content: [...images, { type: 'text', text: item.text || ' ' }] };
+  }
   if (item.role === 'tools') {
     const content = item.results.map((result) => ({
       type: 'tool_result',

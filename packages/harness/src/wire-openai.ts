@@ -26,7 +26,15 @@ export const openaiChatWire: Wire = {
 };
 
 function messages(item: Item): object[] {
-  if (item.role === 'user') return [{ role: 'user', content: item.text }];
+  if (item.role === 'user') {
+    if (!item.images?.length) return [{ role: 'user', content: item.text }];
+    const images = item.images.map(({ mediaType, data }) => ({
+      type: 'image_url',
+      image_url: { url: `data:${mediaType};base64,${data}` },
+    }));
+    const text = item.text === '' ? [] : [{ type: 'text', text: item.text }];
+    return [{ role: 'user', content: [...text, ...images] }];
+  }
   if (item.role === 'tools') {
     return item.results.map((result) => ({
       role: 'tool',

@@ -5,7 +5,9 @@ import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
+import { ByteLog as InsideByteLog } from '../../../harness/src/byte-log.ts';
 import * as inside from '../../../harness/src/frames.ts';
+import { ByteLog } from '../../src/harness/control/byte-log.ts';
 import { Endpoint, type EndpointEvents } from '../../src/harness/control/endpoint.ts';
 import * as host from '../../src/harness/control/frames.ts';
 import { random } from '../support/kill-rounds.ts';
@@ -64,6 +66,12 @@ test('both sides of the channel have the same table of frames and the same measu
   const { FrameReader: _inside, ...theirs } = inside;
   assert.deepEqual(JSON.parse(JSON.stringify(ours)), JSON.parse(JSON.stringify(theirs)));
   assert.ok(host.textFrame(kinds.log, 3, 'é').equals(inside.textFrame(kinds.log, 3, 'é')));
+  // The code itself is the same on both sides, which may import nothing of each other.
+  assert.equal(host.FrameReader.toString(), inside.FrameReader.toString());
+  assert.equal(ByteLog.toString(), InsideByteLog.toString());
+  for (const [name, value] of Object.entries(ours)) {
+    if (typeof value === 'function') assert.equal(`${value}`, `${theirs[name as keyof typeof theirs]}`, name);
+  }
 });
 
 /** Resolves when the endpoint has read what was sent: a second hello is refused only then. */

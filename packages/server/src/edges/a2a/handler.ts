@@ -216,7 +216,10 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
         `The task ${run.id} does not wait for a message; send it without taskId, and it is dealt with after this task.`,
       );
     }
-    await services.runs.respond(caller, run.id, answerTo(question, readParts(message.parts)));
+    const answer = answerTo(question, readParts(message.parts));
+    const { messageId: clientMessageId, metadata = null } = message;
+    const told = { source: 'a2a', clientMessageId, metadata };
+    await services.runs.respond(caller, run.id, 'content' in answer ? { ...answer, message: told } : answer);
     await this.#catchUp(view);
     return { view, isFresh: false };
   }
