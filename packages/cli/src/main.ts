@@ -14,6 +14,7 @@ import { secretCommands } from './commands/secrets.ts';
 import { egressCommands } from './commands/egress.ts';
 import { sandboxFileCommands } from './commands/sandbox-files.ts';
 import { sandboxCommands } from './commands/sandbox.ts';
+import { channelCommands } from './commands/channels.ts';
 import { snapshotCommands } from './commands/snapshots.ts';
 import { terminal } from './commands/terminal.ts';
 import { hostCommands, isHostCommand, runOnHost } from './host.ts';
@@ -34,6 +35,7 @@ export const commands: Command[] = [
   ...keyCommands,
   ...secretCommands,
   ...egressCommands,
+  ...channelCommands,
   ...budgetCommands,
   ...sandboxCommands,
   ...sandboxFileCommands,

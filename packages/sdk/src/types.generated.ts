@@ -151,6 +151,77 @@ export interface BudgetPut {
   onExceeded?: "reject";
 }
 
+export interface Channel {
+  /** Identifier of the channel. */
+  id: string;
+  /** The agent that is reached by it. */
+  agentId: string;
+  /** Which kind of system it is for. */
+  kind: "slack" | "email" | "github" | "gitlab" | "linear" | "telegram" | "discord" | "whatsapp" | "twilio" | "teams" | "googlechat" | "generic";
+  /** What you called it. */
+  name: string;
+  /** A paused one answers as if it were not there. */
+  status: "active" | "paused" | "error";
+  /** Enter it at the provider. */
+  webhookUrl: string;
+  /** What the kind takes; see the guide to channels. */
+  settings: Record<string, unknown>;
+  /** Names of the credentials that are set; values are never shown. */
+  credentialsSet: string[];
+  /** In place of the provider's own API: private clouds, self-hosted servers, tests. Null: the provider's. */
+  apiBaseUrl: string | null;
+  lastEventAt: string | null;
+  /** What was last wrong with what came in, in words. */
+  lastError: string | null;
+  /** When it was made. ISO 8601, UTC, with milliseconds. */
+  createdAt: string;
+}
+
+export interface ChannelAnswer {
+  channel: Channel;
+}
+
+export interface ChannelCreate {
+  /** Which kind of system it is for. */
+  kind: "slack" | "email" | "github" | "gitlab" | "linear" | "telegram" | "discord" | "whatsapp" | "twilio" | "teams" | "googlechat" | "generic";
+  /** 1 to 100 characters. */
+  name?: string;
+  /** By name; null takes one back to its default. */
+  settings?: Record<string, unknown>;
+  /** By name, write-only; null takes one away. */
+  credentials?: Record<string, unknown>;
+  /** In place of the provider's own API: private clouds, self-hosted servers, tests. Null: the provider's. */
+  apiBaseUrl?: string | null;
+}
+
+export interface ChannelPage {
+  channels: Channel[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface ChannelRotate {
+  /** The new secret, for kinds whose provider gives it. The one before still holds for 24 hours. */
+  value?: string;
+}
+
+export interface ChannelUpdate {
+  /** 1 to 100 characters. */
+  name?: string;
+  /** By name; null takes one back to its default. */
+  settings?: Record<string, unknown>;
+  /** By name, write-only; null takes one away. */
+  credentials?: Record<string, unknown>;
+  /** In place of the provider's own API: private clouds, self-hosted servers, tests. Null: the provider's. */
+  apiBaseUrl?: string | null;
+}
+
+export interface ChannelWithSecret {
+  channel: Channel;
+  /** The signing secret, when the service made it: shown this once. Null when the provider gives it. */
+  secret: string | null;
+}
+
 export interface ChatAccepted {
   /** The agent. */
   agentId: string;
@@ -392,6 +463,44 @@ export interface ExecCreate {
   timeoutMs?: number;
   /** `utf-8`: as text, what is none as U+FFFD. `base64`: the exact bytes. */
   encoding?: "utf-8" | "base64";
+}
+
+export interface InboundEvent {
+  /** Identifier of the event. */
+  id: string;
+  /** The channel by which it came. */
+  channelId: string;
+  /** The agent that it is for. */
+  agentId: string;
+  /** Such as `slack.message`, `slack.retry`, `email.received`. */
+  kind: string;
+  /** `failed`: another attempt cannot help. `dead`: no attempt helped. */
+  state: "queued" | "processing" | "done" | "ignored" | "duplicate" | "failed" | "dead";
+  /** Why it is ignored, failed or dead. */
+  reason: string | null;
+  duplicateOf: string | null;
+  /** How often the sender delivered it again. */
+  retryCount: number;
+  conversationId: string | null;
+  runId: string | null;
+  /** When it came in. ISO 8601, UTC, with milliseconds. */
+  receivedAt: string;
+  /** Every state that it had, oldest first. */
+  history: {
+    state: string;
+    at: string;
+    reason: string | null;
+  }[];
+}
+
+export interface InboundEventAnswer {
+  event: InboundEvent;
+}
+
+export interface InboundEventPage {
+  events: InboundEvent[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
 }
 
 export interface LimitsAnswer {

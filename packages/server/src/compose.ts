@@ -15,6 +15,7 @@ import { createApp, type App } from './edges/app.ts';
 import { createGitEdge } from './edges/git.ts';
 import { createTerminalEdge } from './edges/terminal/edge.ts';
 import { createListener, type Listener } from './edges/listener.ts';
+import { openChannels } from './open-channels.ts';
 import { openFilesLimit } from './open-files.ts';
 import { createSecretBroker } from './egress/broker/secret-broker.ts';
 import { createModelGateway } from './gateway/gateway.ts';
@@ -65,6 +66,7 @@ import { createUrlGuard } from './services/url-guard.ts';
 import { createAcpSessionStore } from './store/acp-sessions.ts';
 import { createAgentStore } from './store/agents.ts';
 import { createApiKeyStore } from './store/api-keys.ts';
+import { createChannelStore } from './store/channels.ts';
 import type { Database } from './store/database.ts';
 import { createSnapshotStore } from './volumes/snapshot.ts';
 import { createVolumes } from './volumes/volumes.ts';
@@ -111,6 +113,7 @@ export function createStores(db: Database) {
     settings: createSettingsStore(db),
     sandboxBrokers: createSandboxBrokerStore(db),
     sealedRows: createSealedRowStore(db),
+    channels: createChannelStore(db),
   };
 }
 
@@ -321,15 +324,20 @@ export async function compose(
     conversations,
     cursors,
   });
-  const a2a = openA2a({
+  const runs = createRuns({
     db,
     ...stores,
-    box,
-    holdEncryptionKey: encryptionKeys.hold,
     cursors,
-    guard,
-    log,
+    hub,
+    outcomes,
+    doorbell,
+    life,
+    cancel,
+    maxActiveAgents: config.maxActiveAgents,
   });
+  const shared = { db, ...stores, box, holdEncryptionKey: encryptionKeys.hold, cursors, guard, log };
+  const a2a = openA2a(shared);
+  const channels = openChannels({ ...shared, runs, baseUrl: config.baseUrl });
   const services = {
     auth,
     agents,
@@ -337,6 +345,8 @@ export async function compose(
     secrets,
     deployments,
     egress: egress.service,
+    channels: channels.service,
+    inboundEvents: channels.inboundEvents,
     budgets: createBudgets({ db, ...stores, changed: budgetGuard.changed }),
     sandboxes: createSandboxes({ db, ...stores, cursors, host: runtime.host, nodeId }),
     sandboxFiles: createSandboxFiles({
@@ -356,17 +366,7 @@ export async function compose(
     snapshots,
     conversations,
     forks: createForks({ db, ...stores, snapshots }),
-    runs: createRuns({
-      db,
-      ...stores,
-      cursors,
-      hub,
-      outcomes,
-      doorbell,
-      life,
-      cancel,
-      maxActiveAgents: config.maxActiveAgents,
-    }),
+    runs,
     events: createEvents({ db, hub, outcomes, cursors, log }),
     rateLimit,
     idempotency,
@@ -387,7 +387,10 @@ export async function compose(
   const { clientAddress } = app.edge.proxies;
   const listener = createListener(
     app,
-    [createGitEdge({ services, wire: git.wire(deployments.deployPushed), clientAddress, log })],
+    [
+      createGitEdge({ services, wire: git.wire(deployments.deployPushed), clientAddress, log }),
+      channels.edge,
+    ],
     Math.floor(openFilesLimit() / 2),
     [createTerminalEdge({ services, baseUrl: config.baseUrl, clientAddress, log })],
   );
@@ -406,6 +409,7 @@ export async function compose(
       await runtime.start();
       await work.resume();
       await agents.resumeRemovals();
+      channels.worker.start();
       rateLimit.start(500);
       a2a.delivery.start();
       purge = setInterval(() => {
@@ -423,6 +427,7 @@ export async function compose(
         ['sandbox driver', () => sandboxDriver.close(), END_MS],
         ['terminals', async () => terminals.close(), END_MS],
         ['listener', () => listener.close(2_000), END_MS],
+        ['channels', () => channels.close(), END_MS],
         ['events', () => hub.drain(), END_MS],
         ['deployments', () => work.idle(), END_MS],
         ['git', () => git.idle(), END_MS],

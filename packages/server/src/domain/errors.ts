@@ -8,6 +8,7 @@ export type ErrorCode =
   | 'invalid_cursor'
   | 'key_missing'
   | 'key_invalid'
+  | 'signature_invalid'
   | 'budget_exceeded'
   | 'scope_insufficient'
   | 'binding_insufficient'

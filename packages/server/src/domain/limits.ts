@@ -68,6 +68,9 @@ export const limits = {
   /** After a task has ended, its push configurations are kept for so long. */
   pushConfigDays: 30,
   snapshotsPerAgent: 50,
+  channelsPerAgent: 50,
+  /** For which the signing secret before the last rotation is still taken. */
+  previousSecretHours: 24,
   /** That are read at once, of an agent and of all. */
   archivesPerAgent: 4,
   archives: 32,

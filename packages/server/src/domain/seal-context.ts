@@ -12,3 +12,4 @@ export const idempotencyContext = (keyId: string, idempotencyKey: string): strin
 export const pushConfigContext = (id: string): string => `a2a-push-config:${id}`;
 
 export const signingKeyContext = (id: string): string => `a2a-signing-key:${id}`;
+export const channelContext = (channelId: string, name: string): string => `channel:${channelId}:${name}`;

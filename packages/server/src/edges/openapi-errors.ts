@@ -10,6 +10,7 @@ const texts: Record<ErrorCode, string> = {
   invalid_cursor: 'The cursor is not one of this list; begin again without it.',
   key_missing: 'Send an API key as "Authorization: Bearer <API_KEY>".',
   key_invalid: 'The API key is not valid.',
+  signature_invalid: 'The request could not be verified.',
   budget_exceeded:
     "The agent's budget of 5.000000 dollars for this day is used up. Raise it, or wait until it begins anew at 2026-11-29T00:00:00.000Z.",
   scope_insufficient: 'This key has the scope "use"; the operation needs a key with the scope "edit".',

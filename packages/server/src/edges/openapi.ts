@@ -68,6 +68,7 @@ const tagTexts: Record<Tag, string> = {
   Events: 'Everything that happens in a conversation, to read or to follow live.',
   Egress:
     'What the sandbox of an agent may reach on the network, what was refused, and how many bytes passed.',
+  Channels: 'Webhooks from chat, mail and other systems, what became of them, and the answers.',
   Sandboxes: 'Where agents run: one for each agent, started on demand, stopped when idle.',
   'Sandbox files': 'The files of an agent, whether its sandbox runs or not.',
   Snapshots: 'The files of an agent at a moment, to go back to or to give to another agent.',

@@ -6,6 +6,8 @@ import { sandboxFileRoutes } from './sandbox/files.ts';
 import { sandboxRoutes } from './sandbox/sandboxes.ts';
 import { snapshotRoutes } from './sandbox/snapshots.ts';
 import { terminalRoutes } from './sandbox/terminal.ts';
+import { channelRoutes } from './v1/channels.ts';
+import { inboundEventRoutes } from './v1/inbound-events.ts';
 import { agentRoutes } from './v1/agents.ts';
 import { apiKeyRoutes } from './v1/api-keys.ts';
 import { budgetRoutes } from './v1/budget.ts';
@@ -25,6 +27,8 @@ export const routes = [
   ...apiKeyRoutes,
   ...secretRoutes,
   ...egressRoutes,
+  ...channelRoutes,
+  ...inboundEventRoutes,
   ...deploymentRoutes,
   ...conversationRoutes,
   ...runRoutes,

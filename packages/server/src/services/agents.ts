@@ -16,6 +16,7 @@ import type { ApiKeyStore } from '../store/api-keys.ts';
 import { removeBudget } from '../store/budgets.ts';
 import type { Database } from '../store/database.ts';
 import type { DeploymentStore } from '../store/deployments.ts';
+import type { ChannelStore } from '../store/channels.ts';
 import type { SecretStore } from '../store/secrets.ts';
 import type { AgentsService } from './api.ts';
 import type { Auth } from './auth.ts';
@@ -30,6 +31,7 @@ export interface AgentsDependencies {
   agents: AgentStore;
   keys: ApiKeyStore;
   secrets: SecretStore;
+  channels: Pick<ChannelStore, 'removeAllOfAgent'>;
   deployments: DeploymentStore;
   repos: Repos;
   work: DeployWork;
@@ -165,6 +167,7 @@ export function createAgents(deps: AgentsDependencies): Agents {
         await agents.markDeleted(id);
         const hashes = await keys.revokeAllOfAgent(id);
         await secrets.removeAllOfAgent(id);
+        await deps.channels.removeAllOfAgent(id);
         await removeBudget(db, id);
         db.afterCommit(() => {
           deps.auth.forget(hashes);

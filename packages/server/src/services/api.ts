@@ -27,6 +27,9 @@ import type {
 
 export type * from './sandbox-api.ts';
 
+import type { ChannelsService } from './channels-api.ts';
+import type { InboundEventsService } from './inbound-events.ts';
+
 /** Everything that an edge may ask for. Each operation checks the caller first and throws DomainError. */
 export interface Services {
   auth: AuthService;
@@ -36,6 +39,8 @@ export interface Services {
   deployments: DeploymentsService;
   budgets: BudgetsService;
   egress: EgressService;
+  channels: ChannelsService;
+  inboundEvents: InboundEventsService;
   sandboxes: SandboxesService;
   sandboxFiles: SandboxFilesService;
   sandboxExec: SandboxExecService;

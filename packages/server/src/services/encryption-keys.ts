@@ -5,6 +5,7 @@ import { DomainError } from '../domain/errors.ts';
 import type { KeySource } from '../domain/ports/key-source.ts';
 import {
   brokerContext,
+  channelContext,
   idempotencyContext,
   pushConfigContext,
   secretContext,
@@ -170,6 +171,8 @@ function contextOf({ table, a, b }: WrappedRow): string {
       return pushConfigContext(a);
     case 'a2a_signing_keys':
       return signingKeyContext(a);
+    case 'channel_credentials':
+      return channelContext(a, b);
     case 'idempotency':
       return idempotencyContext(a, b);
   }

@@ -2,7 +2,13 @@ import type { Database } from './database.ts';
 
 /** A row whose data key is wrapped by a key-encryption key; `a` and `b` are what its context is made of. */
 export interface WrappedRow {
-  table: 'secrets' | 'sandbox_brokers' | 'idempotency' | 'a2a_push_configs' | 'a2a_signing_keys';
+  table:
+    | 'secrets'
+    | 'sandbox_brokers'
+    | 'idempotency'
+    | 'a2a_push_configs'
+    | 'a2a_signing_keys'
+    | 'channel_credentials';
   a: string;
   b: string;
   wrappedKey: Buffer;
@@ -14,10 +20,11 @@ export type SealedRowStore = ReturnType<typeof createSealedRowStore>;
 /** All that is sealed, for the rotation of the key-encryption key. Only wrapped keys are touched, never values. */
 export function createSealedRowStore(db: Database) {
   return {
-    /** By which keys secrets are sealed. */
+    /** By which keys the secrets of agents and the credentials of channels are sealed. */
     async secretKeyIds(): Promise<{ kekId: string; count: number }[]> {
       return db.sql<{ kekId: string; count: number }[]>`
-        select kek_id as "kekId", count(*)::int as count from secrets group by kek_id`;
+        select kek_id as "kekId", count(*)::int as count
+        from (select kek_id from secrets union all select kek_id from channel_credentials) sealed group by kek_id`;
     },
 
     /** Some rows under one of these keys, held until the end of the transaction. */
@@ -39,6 +46,11 @@ export function createSealedRowStore(db: Database) {
         select 'a2a_signing_keys' as table, id as a, '' as b, wrapped_key as "wrappedKey", kek_id as "kekId"
         from a2a_signing_keys where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
       if (signers.length > 0) return signers;
+      const credentials = await db.sql<WrappedRow[]>`
+        select 'channel_credentials' as table, channel_id::text as a, name as b, wrapped_key as "wrappedKey",
+               kek_id as "kekId"
+        from channel_credentials where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
+      if (credentials.length > 0) return credentials;
       return db.sql<WrappedRow[]>`
         select 'idempotency' as table, key_id as a, idempotency_key as b, wrapped_key as "wrappedKey",
                kek_id as "kekId"
@@ -61,6 +73,9 @@ export function createSealedRowStore(db: Database) {
         case 'a2a_signing_keys':
           await sql`update a2a_signing_keys set ${wrapped} where id = ${a}`;
           return;
+        case 'channel_credentials':
+          await sql`update channel_credentials set ${wrapped} where channel_id = ${a} and name = ${b}`;
+          return;
         case 'idempotency':
           await sql`update idempotency set ${wrapped} where key_id = ${a} and idempotency_key = ${b}`;
       }
@@ -68,7 +83,7 @@ export function createSealedRowStore(db: Database) {
 
     /** Waits for whoever is writing sealed rows, and holds back new ones until the end of the transaction. */
     async holdWriters(): Promise<void> {
-      await db.sql`lock table secrets, sandbox_brokers, a2a_push_configs, a2a_signing_keys, idempotency
+      await db.sql`lock table secrets, sandbox_brokers, channel_credentials, a2a_push_configs, a2a_signing_keys, idempotency
         in share row exclusive mode`;
     },
   };

@@ -3,6 +3,7 @@ import { after, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import { operations } from '../support/contract.ts';
 import type { World } from '../support/scenario-world.ts';
+import { channelWithEvent } from '../support/channel-event.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
 
 after(endSharedWorld);
@@ -62,6 +63,17 @@ const needs: Record<string, Needs> = {
   getSandboxFile: 'use',
   putSandboxFile: 'edit',
   deleteSandboxFile: 'edit',
+  listChannels: 'edit',
+  createChannel: 'edit',
+  getChannel: 'edit',
+  updateChannel: 'edit',
+  deleteChannel: 'edit',
+  pauseChannel: 'edit',
+  resumeChannel: 'edit',
+  rotateChannelSecret: 'edit',
+  listInboundEvents: 'use',
+  getInboundEvent: 'use',
+  replayInboundEvent: 'edit',
   getEgress: 'use',
   putEgress: 'edit',
   deleteEgress: 'edit',
@@ -112,6 +124,7 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     key: 'TOKEN',
     path: 'kept/file',
     snapshotId: snapshot.body.snapshot.id,
+    ...(await channelWithEvent(call, world.service.url, agentId)),
   };
   ids['keyId'] = agentKey.body.key.id;
   const bodies: Record<string, unknown> = {
@@ -127,6 +140,9 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     putSandboxFile: 'replaced',
     createSnapshot: { name: 'another' },
     restoreSnapshot: {},
+    createChannel: { kind: 'generic' },
+    updateChannel: { name: 'changed' },
+    rotateChannelSecret: {},
     execInSandbox: { command: ['true'] },
     putEgress: { mode: 'none' },
     respondToRun: { requestId: 'none', optionId: 'none' },
@@ -164,6 +180,9 @@ async function state(world: World): Promise<string> {
     'lanes',
     'budgets',
     'snapshots',
+    'channels',
+    'channel_credentials',
+    'inbound_events',
   ];
   const texts: string[] = [];
   for (const table of tables) {
@@ -213,6 +232,7 @@ test('2xx: a key makes every call that its scope and binding allow', async () =>
     'deleteConversation',
     'deleteSecret',
     'deleteSnapshot',
+    'deleteChannel',
     'revokeAgentKey',
     'revokeKey',
     'deleteAgent',

@@ -5,6 +5,7 @@ import { operations } from '../support/contract.ts';
 import type { Operated } from '../support/contract.ts';
 import type { World } from '../support/scenario-world.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
+import { channelWithEvent } from '../support/channel-event.ts';
 import type { Api, Reply } from '../support/service.ts';
 
 after(endSharedWorld);
@@ -21,7 +22,16 @@ function bytes(reply: Reply): string {
 const underResource = operations.filter(({ template }) => template.includes('{'));
 
 type Ids = Record<
-  'agents' | 'sandbox' | 'conversations' | 'runs' | 'api-keys' | 'keyId' | 'deploymentId' | 'snapshotId',
+  | 'agents'
+  | 'sandbox'
+  | 'conversations'
+  | 'runs'
+  | 'api-keys'
+  | 'keyId'
+  | 'deploymentId'
+  | 'snapshotId'
+  | 'channels'
+  | 'inbound-events',
   string
 >;
 
@@ -72,13 +82,14 @@ function variants({ method, operation }: Operated): Variant[] {
 const malformed = ['x', '00000000', '../agents', '\0', '%', "'; drop table agents; --", 'A'.repeat(300)];
 
 /** Everything that the agent has, made with a key that may. */
-async function idsOf(call: Api, agentId: string): Promise<Ids> {
+async function idsOf(call: Api, serviceUrl: string, agentId: string): Promise<Ids> {
   const sent = await call('POST', '/api/v1/chat/send', { agentId, content: 'theirs' });
   assert.equal(sent.status, 200, sent.text);
   const key = await call('POST', `/v1/agents/${agentId}/api-keys`, { name: 'theirs' });
   await call('PUT', `/v1/agents/${agentId}/secrets/TOKEN`, { value: 'theirs' });
   const snapshot = await call('POST', `/sandbox/${agentId}/snapshots`, {});
   const deployments = await call('GET', `/v1/agents/${agentId}/deployments`);
+  const { channelId, inboundEventId } = await channelWithEvent(call, serviceUrl, agentId);
   return {
     agents: agentId,
     sandbox: agentId,
@@ -87,6 +98,8 @@ async function idsOf(call: Api, agentId: string): Promise<Ids> {
     'api-keys': key.body.key.id,
     keyId: key.body.key.id,
     snapshotId: snapshot.body.snapshot.id,
+    channels: channelId,
+    'inbound-events': inboundEventId,
     deploymentId: deployments.body.deployments[0].id,
   };
 }
@@ -121,7 +134,7 @@ async function assertHidden(world: World, caller: string, theirs: Ids, calls: Op
 
 test('404: of another organisation everything is as if it did not exist, byte for byte, on every call', async () => {
   const world = await sharedWorld();
-  const theirs = await idsOf(world.as(world.keys.foreign), world.foreignAgentId);
+  const theirs = await idsOf(world.as(world.keys.foreign), world.service.url, world.foreignAgentId);
   await assertHidden(world, world.keys.owner, theirs, underResource);
   const still = await world.as(world.keys.foreign)('GET', `/v1/agents/${world.foreignAgentId}`);
   assert.equal(still.status, 200);
@@ -129,7 +142,7 @@ test('404: of another organisation everything is as if it did not exist, byte fo
 
 test('404: to a key of one agent another agent of its organisation is as if it did not exist, on every call', async () => {
   const world = await sharedWorld();
-  const theirs = await idsOf(world.call, world.agentId);
+  const theirs = await idsOf(world.call, world.service.url, world.agentId);
   // Keys of the organisation are beyond such a key by its binding, whichever they are.
   const calls = underResource.filter(({ template }) => !template.startsWith('/v1/api-keys'));
   await assertHidden(world, world.keys.otherAgent, theirs, calls);
@@ -138,10 +151,10 @@ test('404: to a key of one agent another agent of its organisation is as if it d
 
 test('404: what belongs to another agent is not found under an agent that is seen', async () => {
   const world = await sharedWorld();
-  const own = await idsOf(world.call, world.agentId);
+  const own = await idsOf(world.call, world.service.url, world.agentId);
   const others = [
-    await idsOf(world.call, world.otherAgentId),
-    await idsOf(world.as(world.keys.foreign), world.foreignAgentId),
+    await idsOf(world.call, world.service.url, world.otherAgentId),
+    await idsOf(world.as(world.keys.foreign), world.service.url, world.foreignAgentId),
   ];
   const calls = underResource.filter(({ template }) => /\{(keyId|deploymentId)\}/.test(template));
   assert.ok(calls.length >= 3);
@@ -161,8 +174,8 @@ test('404: what belongs to another agent is not found under an agent that is see
 test('404: a body names a foreign agent or conversation with no other answer than a missing one gets', async () => {
   const world = await sharedWorld();
   const { agentId, otherAgentId, foreignAgentId } = world;
-  const foreign = await idsOf(world.as(world.keys.foreign), foreignAgentId);
-  const other = await idsOf(world.call, otherAgentId);
+  const foreign = await idsOf(world.as(world.keys.foreign), world.service.url, foreignAgentId);
+  const other = await idsOf(world.call, world.service.url, otherAgentId);
   const send = (body: object, key = world.keys.owner) => {
     const headers = { 'idempotency-key': newId() };
     return world.as(key)('POST', '/api/v1/chat/send', { content: 'x', ...body }, headers);

@@ -6,6 +6,7 @@ import type { World } from '../support/scenario-world.ts';
 import { endSharedWorld, questionOf, sharedWorld } from '../support/scenario-world.ts';
 import { openSse } from '../support/sse.ts';
 import type { Reply } from '../support/service.ts';
+import { channelWithEvent } from '../support/channel-event.ts';
 import { until } from '../support/until.ts';
 
 after(endSharedWorld);
@@ -126,6 +127,7 @@ async function postRequests(
   const snapshots = `/sandbox/${world.otherAgentId}/snapshots`;
   const taken = await world.call('POST', snapshots, {});
   const { conversationId } = (await world.send('to be forked')).body;
+  const { channelId, inboundEventId } = await channelWithEvent(world.call, world.service.url, agentId);
   const held = await world.send('hold: cancelled', {}, { prefer: 'respond-async' });
   return {
     createAgent: ['/v1/agents', { name: 'Once' }, { name: 'Twice' }],
@@ -153,6 +155,19 @@ async function postRequests(
       { command: ['sh', '-c', 'date +%s%N'] },
       { command: ['date'] },
     ],
+    createChannel: [
+      `/v1/agents/${agentId}/channels`,
+      { kind: 'generic', name: 'once' },
+      { kind: 'generic', name: 'twice' },
+    ],
+    pauseChannel: [`/v1/channels/${channelId}/pause`],
+    resumeChannel: [`/v1/channels/${channelId}/resume`],
+    rotateChannelSecret: [
+      `/v1/channels/${channelId}/rotate-secret`,
+      {},
+      { value: `whsec_${'a'.repeat(43)}=` },
+    ],
+    replayInboundEvent: [`/v1/inbound-events/${inboundEventId}/replay`],
     cancelRun: [`/v1/runs/${held.body.runId}/cancel`],
   };
 }

@@ -1,3 +1,4 @@
+import { openChannels } from '../../src/open-channels.ts';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -123,6 +124,17 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     snapshotsDir: join(volumesDir, 'snapshots'),
     diskBytes: 50 * 1024 * 1024,
   });
+  const channels = openChannels({
+    db,
+    ...stores,
+    runs: core.runs,
+    box: createBox([randomBytes(32)]),
+    holdEncryptionKey: async () => {},
+    cursors,
+    guard: createUrlGuard([]),
+    baseUrl: 'http://localhost:8080',
+    log: silentLog,
+  });
   const made: Services = {
     auth,
     agents,
@@ -131,6 +143,8 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     deployments,
     budgets,
     egress,
+    channels: channels.service,
+    inboundEvents: channels.inboundEvents,
     sandboxes: createSandboxes({ db, ...stores, cursors, host: sandboxHost, nodeId: newId() }),
     sandboxFiles: createSandboxFiles({
       ...stores,

@@ -13,6 +13,7 @@ import { createDeployments } from '../../src/services/deployments.ts';
 import { createEgress } from '../../src/services/egress.ts';
 import { createSecrets } from '../../src/services/secrets.ts';
 import { createAgentStore } from '../../src/store/agents.ts';
+import { createChannelStore } from '../../src/store/channels.ts';
 import { createApiKeyStore } from '../../src/store/api-keys.ts';
 import { createDeploymentStore } from '../../src/store/deployments.ts';
 import { createOrgStore } from '../../src/store/orgs.ts';
@@ -40,6 +41,7 @@ export function createResources<R extends Repos>(
     secrets: createSecretStore(db),
     deployments: createDeploymentStore(db),
     orgs: createOrgStore(db),
+    channels: createChannelStore(db),
   };
   const cursors = createCursors(randomBytes(32));
   const removed: string[] = [];

@@ -62,7 +62,7 @@ export const email: ChannelKind = {
       'text',
       'The name in Authentication-Results headers that the provider itself writes.',
     ),
-    setting('maxAnswersPerHour', 'count', 'Answers to one correspondent in an hour at most.', 6),
+    setting('maxAnswersPerHour', 'count', 'Answers in one conversation in an hour at most.', 6),
     setting('topicArn', 'text', 'The SNS topic; needed with ses.'),
     setting('region', 'text', 'The AWS region.', 'us-east-1'),
     setting('domain', 'text', 'The sending domain at Mailgun, when it is another than that of the sender.'),

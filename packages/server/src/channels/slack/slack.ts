@@ -40,7 +40,6 @@ export const slack: ChannelKind = {
     ),
     setting('teamIds', 'texts', 'Workspaces to take messages from; none given: all that have the app.'),
     setting('channels', 'texts', 'Ids of Slack channels to take messages from; none given: all.'),
-    setting('streaming', 'flag', 'Whether answers in threads grow while the model speaks.', true),
     allowBots,
   ],
   signing: () => ({ credential: 'signingSecret', made: 'given' }),

@@ -11,6 +11,7 @@ const codeOf: Record<ErrorCode, number> = {
   invalid_cursor: -32602,
   key_missing: -32000,
   key_invalid: -32000,
+  signature_invalid: -32000,
   not_found: -32002,
   method_not_allowed: -32600,
   unsupported_media_type: -32600,

@@ -28,6 +28,8 @@ export const paramInfo: Record<string, ParamInfo> = {
   runId: id('The id of the run.'),
   deploymentId: id('The id of the deployment.'),
   snapshotId: id('The id of the snapshot.'),
+  channelId: id('The id of the channel.'),
+  inboundEventId: id('The id of the inbound event.'),
   path: {
     kind: 'path',
     description:

@@ -21,6 +21,7 @@ export type Tag =
   | 'Runs'
   | 'Events'
   | 'Egress'
+  | 'Channels'
   | 'Sandboxes'
   | 'Sandbox files'
   | 'Snapshots'

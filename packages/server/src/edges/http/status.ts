@@ -7,6 +7,7 @@ export const statusOf: Record<ErrorCode, number> = {
   invalid_cursor: 400,
   key_missing: 401,
   key_invalid: 401,
+  signature_invalid: 401,
   budget_exceeded: 402,
   scope_insufficient: 403,
   binding_insufficient: 403,

@@ -1,0 +1,9 @@
+import { createHash } from 'node:crypto';
+
+const maxChars = 300;
+
+/** A text of a stranger as a key of an index, which takes no long ones: a long one is its hash. */
+export function boundedKey(text: string): string {
+  if (text.length <= maxChars) return text;
+  return `sha256:${createHash('sha256').update(text).digest('hex')}`;
+}

@@ -1,0 +1,64 @@
+import { kinds } from './channels/kinds.ts';
+import { openChannelMail } from './channels/mail/channel-mail.ts';
+import type { Box } from './domain/box.ts';
+import type { Log } from './domain/log.ts';
+import type { Cursors } from './domain/paging.ts';
+import type { UrlGuard } from './domain/url-guard.ts';
+import { createWebhookEdge } from './edges/webhooks.ts';
+import { createChannelWorker } from './runtime/channel-worker.ts';
+import type { RunsService } from './services/api.ts';
+import { createChannels } from './services/channels.ts';
+import { createGuardedCaller } from './services/guarded-call.ts';
+import { createInbox } from './services/inbox.ts';
+import { createInboundEvents } from './services/inbound-events.ts';
+import { createInboundWork, type InboundWork } from './services/inbound-work.ts';
+import type { AgentStore } from './store/agents.ts';
+import type { ChannelStore } from './store/channels.ts';
+import type { Database } from './store/database.ts';
+import { createInboundEventStore } from './store/inbound-events.ts';
+
+/** What reaches agents from other systems: the resource, its webhooks, the work on them, and the answers. */
+export function openChannels(deps: {
+  db: Database;
+  agents: AgentStore;
+  channels: ChannelStore;
+  runs: Pick<RunsService, 'send' | 'outcome'>;
+  box: Box;
+  holdEncryptionKey: () => Promise<void>;
+  cursors: Cursors;
+  guard: UrlGuard;
+  baseUrl: string;
+  log: Log;
+}) {
+  const { db, agents, channels, cursors, guard } = deps;
+  const log = deps.log.child({ part: 'channels' });
+  const events = createInboundEventStore(db);
+  const caller = createGuardedCaller(guard);
+  const mail = openChannelMail();
+  const service = createChannels({ ...deps, kinds });
+  const worker = createChannelWorker(() => work, log);
+  const work: InboundWork = createInboundWork({
+    db,
+    events,
+    setups: service,
+    kinds,
+    mail,
+    runs: deps.runs,
+    caller,
+    log,
+    wake: worker.wake,
+  });
+  const inbox = createInbox({ channels, setups: service, events, kinds, caller, log, onStored: worker.wake });
+  return {
+    service,
+    inboundEvents: createInboundEvents({ agents, events, cursors, wake: worker.wake }),
+    events,
+    inbox,
+    edge: createWebhookEdge({ inbox, baseUrl: deps.baseUrl }),
+    worker,
+    async close(): Promise<void> {
+      await worker.stop();
+      await mail.close();
+    },
+  };
+}

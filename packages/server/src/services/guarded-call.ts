@@ -1,0 +1,93 @@
+import { request as httpRequest } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { LookupFunction } from 'node:net';
+import type { HttpCall, HttpReply } from '../domain/ports/channel.ts';
+import type { UrlGuard } from '../domain/url-guard.ts';
+
+export interface CallLimits {
+  timeoutMs: number;
+  maxBytes: number;
+}
+
+/** Makes calls that data of users decided on: only to addresses that the guard let through, and without redirects. */
+export interface GuardedCaller {
+  /** Rejects when there is no answer; UrlRefused when there may be none. Any status is an answer. */
+  call(call: HttpCall, limits?: Partial<CallLimits>): Promise<HttpReply>;
+}
+
+const usual: CallLimits = { timeoutMs: 15_000, maxBytes: 4 * 1024 * 1024 };
+/** Tokens are kept for less than the shortest time that a provider gives them. */
+const tokenMs = 8 * 60_000;
+const maxTokens = 10_000;
+
+export function createGuardedCaller(guard: UrlGuard, now: () => number = Date.now): GuardedCaller {
+  const tokens = new Map<string, { token: string; untilMs: number }>();
+
+  async function tokenOf(grant: NonNullable<HttpCall['token']>, limits: CallLimits): Promise<string> {
+    const kept = tokens.get(grant.cacheKey);
+    if (kept && kept.untilMs > now()) return kept.token;
+    const reply = await send(grant.call, limits);
+    const value = reply.status < 300 ? (JSON.parse(reply.body.toString()) as Record<string, unknown>) : {};
+    const token = value[grant.tokenField];
+    if (typeof token !== 'string') throw new Error(`No access token was given (status ${reply.status}).`);
+    if (tokens.size >= maxTokens) tokens.delete(tokens.keys().next().value!);
+    tokens.set(grant.cacheKey, { token, untilMs: now() + tokenMs });
+    return token;
+  }
+
+  async function send(call: HttpCall, limits: CallLimits): Promise<HttpReply> {
+    const { url, addresses } = await guard.check(call.url, ['https:', 'http:']);
+    const headers = { ...call.headers };
+    if (call.token) headers['authorization'] = `Bearer ${await tokenOf(call.token, limits)}`;
+    return exchange(call, url, addresses[0]!, headers, limits);
+  }
+
+  return {
+    async call(call, limits = {}) {
+      const reply = await send(call, { ...usual, ...limits });
+      // A token may be withdrawn before its time.
+      if (reply.status === 401 && call.token) tokens.delete(call.token.cacheKey);
+      return reply;
+    },
+  };
+}
+
+function exchange(
+  call: HttpCall,
+  url: URL,
+  address: string,
+  headers: Record<string, string>,
+  { timeoutMs, maxBytes }: CallLimits,
+): Promise<HttpReply> {
+  const family = address.includes(':') ? 6 : 4;
+  // The address that was checked, never the name once more.
+  const lookup: LookupFunction = (_name, options, done) =>
+    options.all ? done(null, [{ address, family }]) : done(null, address, family);
+  const make = url.protocol === 'https:' ? httpsRequest : httpRequest;
+  return new Promise((resolve, reject) => {
+    const request = make(
+      url,
+      { method: call.method, headers, lookup, agent: false, signal: AbortSignal.timeout(timeoutMs) },
+      (response) => {
+        const chunks: Buffer[] = [];
+        let size = 0;
+        response.on('data', (chunk: Buffer) => {
+          size += chunk.length;
+          if (size > maxBytes)
+            return void request.destroy(new Error(`The answer is larger than ${maxBytes} bytes.`));
+          chunks.push(chunk);
+        });
+        response.on('error', reject);
+        response.on('end', () => {
+          const pairs = Object.entries(response.headers).map(([name, value]): [string, string] => [
+            name,
+            String(value),
+          ]);
+          resolve({ status: response.statusCode ?? 0, headers: new Map(pairs), body: Buffer.concat(chunks) });
+        });
+      },
+    );
+    request.on('error', reject);
+    request.end(call.body ?? undefined);
+  });
+}

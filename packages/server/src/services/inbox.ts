@@ -1,0 +1,215 @@
+import type { ChannelKindName } from '../domain/channel.ts';
+import { channelKinds } from '../domain/channel.ts';
+import { boundedKey } from '../domain/bounded-key.ts';
+import { DomainError, notFound } from '../domain/errors.ts';
+import { newId } from '../domain/ids.ts';
+import type { Log } from '../domain/log.ts';
+import type {
+  ChannelKind,
+  ChannelSetup,
+  InboundAnswer,
+  InboundRequest,
+  ParsedRequest,
+} from '../domain/ports/channel.ts';
+import { receive } from '../domain/receive.ts';
+import type { ChannelRow, ChannelStore } from '../store/channels.ts';
+import type { InboundEventStore, NewInboundEvent } from '../store/inbound-events.ts';
+import type { ChannelSetups } from './channels.ts';
+import { createGroupCommit } from './group-commit.ts';
+import type { GuardedCaller } from './guarded-call.ts';
+
+export interface InboxDependencies {
+  channels: ChannelStore;
+  setups: ChannelSetups;
+  events: InboundEventStore;
+  kinds: Readonly<Record<ChannelKindName, ChannelKind>>;
+  caller: GuardedCaller;
+  log: Log;
+  /** Told after each commit: there is work. */
+  onStored: () => void;
+  now?: () => number;
+}
+
+export interface Inbox {
+  /** The limit for a body, before any of it is read; `not_found` for what is no kind. */
+  bodyBytes(kind: string): number;
+  methods(kind: string): readonly string[];
+  /**
+   * Answers when what came in is durable. Throws `not_found`, `signature_invalid`, `unavailable`, and what is wrong with
+   * the request.
+   */
+  receive(kind: string, channelId: string, request: InboundRequest): Promise<InboundAnswer>;
+}
+
+/** Known within a second on every replica, like the revocation of a key. */
+const setupMs = 1_000;
+const documentMs = 15 * 60_000;
+/** So that strangers who send wrong signatures cause no write each. */
+const errorEveryMs = 60_000;
+/** Slack gives up after three seconds; a commit that comes later is found by the next attempt. */
+const answerMs = 1_500;
+const secretHeaders =
+  /^(authorization|cookie|x-gitlab-token|x-telegram-bot-api-secret-token)$|signature|secret|token/i;
+
+export function createInbox(deps: InboxDependencies): Inbox {
+  const now = deps.now ?? Date.now;
+  const setups = new Map<string, { atMs: number; found: ReturnType<ChannelSetups['open']> }>();
+  const documents = new Map<string, { atMs: number; text: string }>();
+  const toldErrors = new Map<string, number>();
+  const commit = createGroupCommit<NewInboundEvent>({
+    write: async (events) => {
+      await deps.events.insertBatch(events);
+      deps.onStored();
+    },
+    sizeOf: (event) => event.body.length + 500,
+    maxBatch: 256,
+    maxBatchBytes: 8 * 1024 * 1024,
+    maxWaiting: 4_000,
+    maxWaitingBytes: 64 * 1024 * 1024,
+    parallel: 2,
+  });
+
+  function openSetup(channelId: string): ReturnType<ChannelSetups['open']> {
+    const kept = setups.get(channelId);
+    if (kept && now() - kept.atMs < setupMs) return kept.found;
+    if (setups.size > 20_000) setups.clear();
+    const found = deps.setups.open(channelId);
+    setups.set(channelId, { atMs: now(), found });
+    found.catch(() => setups.delete(channelId));
+    return found;
+  }
+
+  async function fetchDocument(url: string): Promise<void> {
+    const call = { method: 'GET' as const, url, headers: {}, body: null, token: null };
+    const reply = await deps.caller
+      .call(call, { timeoutMs: 2_000, maxBytes: 256 * 1024 })
+      .catch((error: unknown) => {
+        throw new DomainError('unavailable', 'What proves the sender could not be fetched; send it again.', {
+          cause: error,
+          retryAfterSeconds: 10,
+        });
+      });
+    if (reply.status !== 200) {
+      throw new DomainError('unavailable', 'What proves the sender could not be fetched; send it again.', {
+        retryAfterSeconds: 10,
+      });
+    }
+    if (documents.size > 200) documents.clear();
+    documents.set(url, { atMs: now(), text: reply.body.toString() });
+  }
+
+  /** Asks for what the kind wants to see, at most the two documents that any of them needs. */
+  async function verified(
+    kind: ChannelKind,
+    request: InboundRequest,
+    setup: ChannelSetup,
+  ): Promise<ParsedRequest> {
+    for (let round = 0; round < 3; round += 1) {
+      const fresh = new Map(
+        [...documents]
+          .filter(([, kept]) => now() - kept.atMs < documentMs)
+          .map(([url, kept]) => [url, kept.text]),
+      );
+      const received = receive(kind, request, setup, now(), fresh);
+      if (received.result === 'accepted') return received.parsed;
+      if (received.result === 'forged') {
+        tellError(setup.channelId, received.message);
+        throw new DomainError('signature_invalid', 'The request could not be verified.');
+      }
+      await fetchDocument(received.url);
+    }
+    throw new DomainError('signature_invalid', 'The request could not be verified.');
+  }
+
+  function tellError(channelId: string, message: string): void {
+    if (now() - (toldErrors.get(channelId) ?? 0) < errorEveryMs) return;
+    if (toldErrors.size > 20_000) toldErrors.clear();
+    toldErrors.set(channelId, now());
+    deps.channels.setStatus(channelId, 'active', message).catch((error: unknown) => {
+      deps.log.warn('What is wrong with a channel could not be noted.', { channelId, error });
+    });
+  }
+
+  async function store(
+    row: ChannelRow,
+    kind: ChannelKind,
+    request: InboundRequest,
+    parsed: ParsedRequest,
+  ): Promise<void> {
+    const receivedAt = new Date(now());
+    const kept = { ...keptRequest(request), at: receivedAt.toISOString() };
+    const events = parsed.events.map((event, place): NewInboundEvent => ({
+      id: newId(),
+      channelId: row.id,
+      orgId: row.orgId,
+      agentId: row.agentId,
+      kind: event.kind,
+      deliveryKey: boundedKey(event.deliveryKey),
+      request: kept,
+      body: request.body,
+      place,
+      retry: event.retry && { attempt: event.retry.attempt, kind: `${row.kind}.retry`, id: newId() },
+      receivedAt,
+    }));
+    const written = commit.add(events, kind.lane(request) === 'reserved');
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      const error = new DomainError('unavailable', 'It could not be stored in time; send it again.', {
+        retryAfterSeconds: 2,
+      });
+      timer = setTimeout(() => reject(error), answerMs);
+    });
+    await Promise.race([written, late]).finally(() => clearTimeout(timer));
+  }
+
+  return {
+    bodyBytes: (kind) => kindOf(deps.kinds, kind).bodyBytes,
+
+    methods: (kind) => kindOf(deps.kinds, kind).methods,
+
+    async receive(kindName, channelId, request) {
+      const kind = kindOf(deps.kinds, kindName);
+      const found = await openSetup(channelId).catch((error: unknown) => {
+        throw asBusy(kind, error);
+      });
+      if (!found || found.row.kind !== kindName || found.row.status === 'paused') throw notFound();
+      const parsed = await verified(kind, request, found.setup);
+      if (parsed.events.length > 0) {
+        await store(found.row, kind, request, parsed).catch((error: unknown) => {
+          throw asBusy(kind, error);
+        });
+      }
+      if (parsed.followUp) {
+        const { followUp } = parsed;
+        deps.caller.call(followUp).catch((error: unknown) => {
+          deps.log.warn('A subscription could not be confirmed.', { channelId, error });
+        });
+      }
+      return parsed.answer;
+    },
+  };
+}
+
+function kindOf(kinds: InboxDependencies['kinds'], name: string): ChannelKind {
+  const known = channelKinds.find((kind) => kind === name);
+  if (!known) throw notFound();
+  return kinds[known];
+}
+
+/** Whatever the database has, this sender is to try again, by the status that makes it do so. */
+function asBusy(kind: ChannelKind, error: unknown): DomainError {
+  const seconds = error instanceof DomainError ? (error.retryAfterSeconds ?? 5) : 5;
+  const code = kind.whenBusy === 429 ? 'queue_full' : 'unavailable';
+  return new DomainError(code, 'It could not be stored just now; send it again.', {
+    cause: error,
+    retryAfterSeconds: seconds,
+  });
+}
+
+function keptRequest(request: InboundRequest) {
+  const headers = [...request.headers].map(([name, value]): [string, string] => [
+    name,
+    secretHeaders.test(name) ? '-' : value,
+  ]);
+  return { method: request.method, url: request.url, headers };
+}

@@ -1,0 +1,77 @@
+import { randomBytes } from 'node:crypto';
+import { openChannels } from '../../src/open-channels.ts';
+import { createBox } from '../../src/domain/box.ts';
+import { createCursors } from '../../src/domain/paging.ts';
+import type { InboundRequest } from '../../src/domain/ports/channel.ts';
+import { createUrlGuard } from '../../src/services/url-guard.ts';
+import { createAgentStore } from '../../src/store/agents.ts';
+import { createChannelStore } from '../../src/store/channels.ts';
+import { silentLog } from '../support/log.ts';
+import { runWorld, type Replica } from '../support/run-world.ts';
+import { slackDelivery, signSlack, slackSecret } from './fixtures/slack.ts';
+import { hookUrl, type Unsigned } from './fixtures/fixture.ts';
+
+const encryptionKey = randomBytes(32);
+const cursorKey = randomBytes(32);
+
+/** All that receives, works and answers, over one replica of the run world. */
+export function channelParts({ db, runs }: Replica) {
+  return openChannels({
+    db,
+    agents: createAgentStore(db),
+    channels: createChannelStore(db),
+    runs,
+    box: createBox([encryptionKey]),
+    holdEncryptionKey: async () => {},
+    cursors: createCursors(cursorKey),
+    guard: createUrlGuard(['127.0.0.0/8']),
+    baseUrl: 'https://berth.example',
+    log: silentLog,
+  });
+}
+
+export async function channelWorld() {
+  const world = await runWorld();
+  const replica = await world.replica();
+  const parts = channelParts(replica);
+  return {
+    ...world,
+    replica,
+    ...parts,
+    async close(): Promise<void> {
+      await parts.close();
+      await world.close();
+    },
+  };
+}
+
+export function slackRequest(
+  unsigned: Unsigned,
+  secret = slackSecret,
+  extra: Record<string, string> = {},
+): InboundRequest {
+  const headers = {
+    'content-type': 'application/json',
+    ...extra,
+    ...signSlack(unsigned, Date.now(), secret),
+  };
+  return {
+    method: 'POST',
+    url: hookUrl,
+    headers: new Map(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])),
+    body: Buffer.from(unsigned.body),
+  };
+}
+
+/** A mention in a thread of its own. */
+export const mention = (number: number, text = `<@U0BOT> message ${number}`): Unsigned =>
+  slackDelivery(
+    {
+      type: 'app_mention',
+      user: 'U061F7AUR',
+      text,
+      ts: `1759999999.${String(number).padStart(6, '0')}`,
+      channel: 'C0LAN2Q65',
+    },
+    `Ev${number}`,
+  );
