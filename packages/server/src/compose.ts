@@ -416,6 +416,7 @@ export async function compose(
         idempotency
           .purge()
           .then(() => acpSessions.purge())
+          .then(() => channels.purge())
           .catch((error: unknown) => log.warn('Old answers and sessions could not be purged.', { error }));
       }, HOUR_MS).unref();
     },

@@ -1,6 +1,7 @@
 import { kinds } from './channels/kinds.ts';
 import { openChannelMail } from './channels/mail/channel-mail.ts';
 import type { Box } from './domain/box.ts';
+import { limits } from './domain/limits.ts';
 import type { Log } from './domain/log.ts';
 import type { Cursors } from './domain/paging.ts';
 import type { UrlGuard } from './domain/url-guard.ts';
@@ -56,6 +57,7 @@ export function openChannels(deps: {
     inbox,
     edge: createWebhookEdge({ inbox, baseUrl: deps.baseUrl }),
     worker,
+    purge: () => events.purgeBodies(limits.inboundBodyDays),
     async close(): Promise<void> {
       await worker.stop();
       await mail.close();

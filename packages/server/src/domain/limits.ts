@@ -71,6 +71,8 @@ export const limits = {
   channelsPerAgent: 50,
   /** For which the signing secret before the last rotation is still taken. */
   previousSecretHours: 24,
+  /** For which what came in can be replayed. */
+  inboundBodyDays: 30,
   /** That are read at once, of an agent and of all. */
   archivesPerAgent: 4,
   archives: 32,

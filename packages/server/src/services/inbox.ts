@@ -31,9 +31,8 @@ export interface InboxDependencies {
 }
 
 export interface Inbox {
-  /** The limit for a body, before any of it is read; `not_found` for what is no kind. */
-  bodyBytes(kind: string): number;
-  methods(kind: string): readonly string[];
+  /** What the channel takes, before any of a body is read. Throws `not_found`: unknown, paused, or of another kind. */
+  admit(kind: string, channelId: string): Promise<{ bodyBytes: number; methods: readonly string[] }>;
   /**
    * Answers when what came in is durable. Throws `not_found`, `signature_invalid`, `unavailable`, and what is wrong with
    * the request.
@@ -77,6 +76,15 @@ export function createInbox(deps: InboxDependencies): Inbox {
     setups.set(channelId, { atMs: now(), found });
     found.catch(() => setups.delete(channelId));
     return found;
+  }
+
+  async function admitted(kindName: string, channelId: string) {
+    const kind = kindOf(deps.kinds, kindName);
+    const found = await openSetup(channelId).catch((error: unknown) => {
+      throw asBusy(kind, error);
+    });
+    if (!found || found.row.kind !== kindName || found.row.status === 'paused') throw notFound();
+    return { kind, found };
   }
 
   async function fetchDocument(url: string): Promise<void> {
@@ -163,16 +171,13 @@ export function createInbox(deps: InboxDependencies): Inbox {
   }
 
   return {
-    bodyBytes: (kind) => kindOf(deps.kinds, kind).bodyBytes,
-
-    methods: (kind) => kindOf(deps.kinds, kind).methods,
+    async admit(kindName, channelId) {
+      const { kind } = await admitted(kindName, channelId);
+      return kind;
+    },
 
     async receive(kindName, channelId, request) {
-      const kind = kindOf(deps.kinds, kindName);
-      const found = await openSetup(channelId).catch((error: unknown) => {
-        throw asBusy(kind, error);
-      });
-      if (!found || found.row.kind !== kindName || found.row.status === 'paused') throw notFound();
+      const { kind, found } = await admitted(kindName, channelId);
       const parsed = await verified(kind, request, found.setup);
       if (parsed.events.length > 0) {
         await store(found.row, kind, request, parsed).catch((error: unknown) => {

@@ -265,6 +265,14 @@ export function createInboundEventStore(db: Database) {
           state = excluded.state, external_id = excluded.external_id, sent_at = excluded.sent_at`;
     },
 
+    /** Drops what came in more than `days` ago; keys and states stay, so that nothing old is taken for new. */
+    async purgeBodies(days: number): Promise<void> {
+      await db.sql`
+        update inbound_events set body = null, request = null
+        where id in (select id from inbound_events
+          where body is not null and due_at is null and received_at < now() - ${days} * interval '1 day' limit 10000)`;
+    },
+
     async conversationOf(channelId: string, keys: string[]): Promise<string | null> {
       if (keys.length === 0) return null;
       const rows = await db.sql<{ conversationId: string }[]>`

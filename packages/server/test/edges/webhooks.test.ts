@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, test } from 'node:test';
+import { notFound } from '../../src/domain/errors.ts';
+import type { InboundRequest } from '../../src/domain/ports/channel.ts';
+import { createWebhookEdge } from '../../src/edges/webhooks.ts';
+import { DomainError } from '../../src/domain/errors.ts';
+
+const id = '01999999-0000-7000-8000-00000000c4a1';
+const taken: InboundRequest[] = [];
+let server: Server;
+let url: string;
+
+before(async () => {
+  const edge = createWebhookEdge({
+    baseUrl: 'https://berth.example',
+    inbox: {
+      async admit(kind) {
+        if (kind !== 'slack') throw notFound();
+        return { bodyBytes: 1_000, methods: ['POST'] };
+      },
+      async receive(_kind, _channelId, request) {
+        taken.push(request);
+        return { status: 200, headers: { 'content-type': 'text/plain' }, body: 'grüß' };
+      },
+    },
+  });
+  server = createServer((request, response) => {
+    edge.handle(request, response).catch((error: unknown) => {
+      const code = error instanceof DomainError ? error.code : String(error);
+      response.writeHead(400, { connection: 'close' }).end(code);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+after(async () => {
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+});
+
+const post = (path: string, init: RequestInit = {}) =>
+  fetch(url + path, { method: 'POST', body: 'x', ...init });
+
+test('a webhook gets the raw bytes, the URL as its sender sees it, and the answer of the inbox', async () => {
+  const body = Buffer.from([0, 255, 128, 10]);
+  const answer = await post(`/api/webhooks/slack/${id}?a=1`, { body, headers: { 'X-Test': 'One' } });
+  assert.equal(await answer.text(), 'grüß');
+  assert.equal(answer.headers.get('content-length'), '6');
+  const request = taken.at(-1)!;
+  assert.deepEqual(request.body, body);
+  assert.equal(request.url, `https://berth.example/api/webhooks/slack/${id}?a=1`);
+  assert.equal(request.headers.get('x-test'), 'One');
+});
+
+test('other paths, kinds and methods are refused before a body is read', async () => {
+  for (const path of [
+    '/api/webhooks/',
+    '/api/webhooks/slack',
+    '/api/webhooks/slack/x',
+    `/api/webhooks/fax/${id}`,
+    `/api/webhooks/slack/${id}/more`,
+  ]) {
+    assert.equal(await (await post(path)).text(), 'not_found', path);
+  }
+  const wrong = await fetch(`${url}/api/webhooks/slack/${id}`);
+  assert.deepEqual([await wrong.text(), wrong.headers.get('allow')], ['method_not_allowed', 'POST']);
+});
+
+test('a body that is too large is refused, whether its length is told or not', async () => {
+  const before = taken.length;
+  assert.equal(
+    await (await post(`/api/webhooks/slack/${id}`, { body: 'x'.repeat(1_001) })).text(),
+    'body_too_large',
+  );
+  const chunks = new ReadableStream({
+    start(controller) {
+      for (let index = 0; index < 3; index += 1) controller.enqueue(Buffer.alloc(500));
+      controller.close();
+    },
+  });
+  const init = { body: chunks, duplex: 'half' } as RequestInit;
+  assert.equal(await (await post(`/api/webhooks/slack/${id}`, init)).text(), 'body_too_large');
+  assert.equal(taken.length, before);
+});
