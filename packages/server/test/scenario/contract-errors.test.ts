@@ -5,6 +5,7 @@ import { connect } from 'node:net';
 import { after, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import { limits } from '../../src/domain/limits.ts';
+import { channelWithEvent, type MadeChannel } from '../support/channel-event.ts';
 import { openapi, operations } from '../support/contract.ts';
 import type { World } from '../support/scenario-world.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
@@ -20,15 +21,20 @@ const refused = (reply: Reply, status: number, code: string, name = '') =>
 const canary = 'canary-5f1d2c';
 
 let conversationId: string | undefined;
+let channel: MadeChannel | undefined;
 
 async function withBody() {
   const world = await sharedWorld();
   const calls = operations.filter(({ operation }) => operation.requestBody?.content['application/json']);
   conversationId ??= (await world.send('to be forked')).body.conversationId as string;
+  channel ??= await channelWithEvent(world.call, world.service.url, world.agentId);
+  const { channelId, inboundEventId } = channel;
   const paths = calls.map(({ method, template }) => {
     const path = template
       .replace(/^\/(v1\/agents|sandbox)\/\{\w+\}/, `/$1/${world.agentId}`)
       .replace('/conversations/{id}', `/conversations/${conversationId}`)
+      .replace('{channelId}', channelId)
+      .replace('{inboundEventId}', inboundEventId)
       .replace('{key}', 'TOKEN')
       .replace(/\{\w+\}/g, newId());
     return [method, path] as const;
