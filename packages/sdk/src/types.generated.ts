@@ -200,7 +200,7 @@ export interface ChannelPage {
   nextCursor: string | null;
 }
 
-export interface ChannelRotate {
+export interface ChannelRotateSend {
   /** The new secret, for kinds whose provider gives it. The one before still holds for 24 hours. */
   value?: string;
 }

@@ -59,8 +59,8 @@ const changes = {
 };
 export const ChannelCreate = model('ChannelCreate', z.strictObject({ kind, ...changes }));
 export const ChannelUpdate = model('ChannelUpdate', z.strictObject(changes));
-export const ChannelRotate = model(
-  'ChannelRotate',
+export const ChannelRotateSend = model(
+  'ChannelRotateSend',
   z.strictObject({
     value: z
       .string()

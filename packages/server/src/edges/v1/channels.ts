@@ -7,7 +7,7 @@ import {
   ChannelCreate,
   channelExample,
   ChannelPage,
-  ChannelRotate,
+  ChannelRotateSend,
   ChannelUpdate,
   ChannelWithSecret,
 } from '../schemas/channel.ts';
@@ -145,7 +145,7 @@ export const channelRoutes = [
     summary: 'Change the signing secret',
     description:
       'What is signed with the secret before is taken for a day, so that nothing is lost while the provider is changed too.',
-    body: ChannelRotate,
+    body: ChannelRotateSend,
     bodyExample: {},
     replies: {
       200: {
