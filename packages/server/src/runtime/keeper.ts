@@ -4,6 +4,7 @@ import { isId, newId } from '../domain/ids.ts';
 import { defaultManifest, type Manifest } from '../domain/manifest.ts';
 import type { AdoptedPlace } from './adopt-turns.ts';
 import { KeptSandbox } from './kept-sandbox.ts';
+import { LastLogs, logOf, type LogOf } from './last-logs.ts';
 import type { WarmPool } from './warm-pool.ts';
 import { adoptSandbox, type AdoptedSandbox } from './sandbox-adopt.ts';
 import {
@@ -43,6 +44,7 @@ export class Keeper {
   readonly #options: KeeperOptions;
   readonly #byAgent = new Map<string, KeptSandbox>();
   readonly #byId = new Map<string, KeptSandbox>();
+  readonly #lastLogs = new LastLogs();
   /** Holds of one agent are given one after another, in order. */
   readonly #queues = new Map<string, Promise<unknown>>();
   /** Sandboxes that exist or are being started. */
@@ -67,6 +69,12 @@ export class Keeper {
   /** The one that an agent has, also while it ends. */
   ofAgent(agentId: string): KeptSandbox | null {
     return this.#byAgent.get(agentId) ?? null;
+  }
+
+  /** The log of its sandbox, or of the last one that this process had. */
+  logOf(agentId: string): LogOf | null {
+    const kept = this.#byAgent.get(agentId);
+    return kept ? logOf(kept) : this.#lastLogs.of(agentId);
   }
 
   /** Somebody waits for a sandbox of the agent. */
@@ -193,7 +201,9 @@ export class Keeper {
     this.#starting.add(id);
     try {
       const started = await startSandbox(this.#options, wish, id, blank);
-      return this.#keep(started, wish.agentId, fingerprint(wish), wish.deployment.manifest);
+      const { commit, manifest } = wish.deployment;
+      const begin = `was started with commit ${commit.slice(0, 12)}`;
+      return this.#keep(started, wish.agentId, fingerprint(wish), manifest, begin);
     } catch (error) {
       this.#count -= 1;
       this.#wake();
@@ -207,12 +217,20 @@ export class Keeper {
     const { row, harness } = adopted;
     this.#count += 1;
     const key = `${row.deploymentId} ${row.generation}`;
-    return { kept: this.#keep(adopted, row.agentId, key, row.manifest ?? defaultManifest), harness };
+    const begin = 'was taken up again after a restart of the service';
+    const manifest = row.manifest ?? defaultManifest;
+    return { kept: this.#keep(adopted, row.agentId, key, manifest, begin), harness };
   }
 
-  #keep(started: StartedSandbox, agentId: string, key: string, manifest: Manifest): KeptSandbox {
+  #keep(
+    started: StartedSandbox,
+    agentId: string,
+    key: string,
+    manifest: Manifest,
+    begin: string,
+  ): KeptSandbox {
     const idleMs = Math.min(this.#options.idleMs, (manifest.limits.idleSeconds ?? Infinity) * 1000);
-    const kept = new KeptSandbox(started, { agentId, fingerprint: key, idleMs });
+    const kept = new KeptSandbox(started, { agentId, fingerprint: key, idleMs, begin });
     this.#byAgent.set(agentId, kept);
     this.#byId.set(kept.id, kept);
     void kept.gone
@@ -228,6 +246,7 @@ export class Keeper {
 
   #forget(kept: KeptSandbox): void {
     this.#byId.delete(kept.id);
+    this.#lastLogs.add(kept);
     if (this.#byAgent.get(kept.agentId) === kept) this.#byAgent.delete(kept.agentId);
     this.#count -= 1;
     this.#wake();

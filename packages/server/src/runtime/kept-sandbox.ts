@@ -24,7 +24,10 @@ export class KeptSandbox {
   /** The last change between frozen and running; they follow each other. */
   #shift: Promise<void> = Promise.resolve();
 
-  constructor(started: StartedSandbox, place: { agentId: string; fingerprint: string; idleMs: number }) {
+  constructor(
+    started: StartedSandbox,
+    place: { agentId: string; fingerprint: string; idleMs: number; begin: string },
+  ) {
     this.#started = started;
     this.id = started.id;
     this.agentId = place.agentId;
@@ -32,9 +35,13 @@ export class KeptSandbox {
     this.idleMs = place.idleMs;
     this.link = started.link;
     this.connection = started.connection;
+    const note = (text: string) => this.link.log.note(`berth: ${text}`);
+    note(`The sandbox ${place.begin}.`);
     this.gone = started.sandbox.exited.then(async (exit) => {
       this.isGone = true;
-      await started.cleanUp('stopped', this.endedBy ?? `It ended by itself (${exit.reason}).`);
+      const reason = this.endedBy ?? `It ended by itself (${told(exit)}).`;
+      note(`The sandbox has ended. ${reason}`);
+      await started.cleanUp('stopped', reason);
       return exit;
     });
   }
@@ -98,4 +105,9 @@ export class KeptSandbox {
     this.endedBy ??= 'The service ended.';
     this.#started.leave();
   }
+}
+
+function told({ reason, code, signal }: SandboxExit): string {
+  if (reason !== 'exit') return reason;
+  return code === null ? `exit by ${signal ?? 'an unknown cause'}` : `exit code ${code}`;
 }

@@ -117,16 +117,17 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
         return work();
       }),
     async *logs(agentId, { after, follow, signal }) {
-      const kept = keeper.ofAgent(agentId);
-      if (!kept) return;
-      let number = after?.sandboxId === kept.id ? after.number : 0;
+      const found = keeper.logOf(agentId);
+      if (!found) return;
+      const { sandboxId, log } = found;
+      let number = after?.sandboxId === sandboxId ? after.number : 0;
       for (;;) {
-        for (const line of kept.link.log.after(number)) {
+        for (const line of log.after(number)) {
           number = line.number;
-          yield { sandboxId: kept.id, ...line };
+          yield { sandboxId, ...line };
         }
-        if (!follow || signal.aborted || kept.link.log.isClosed) return;
-        await kept.link.log.changed(signal);
+        if (!follow || signal.aborted || log.isClosed) return;
+        await log.changed(signal);
       }
     },
   };

@@ -48,6 +48,9 @@ test('a command starts the sandbox, runs in it as the agent does, and sees the f
   assert.equal((await world.call('GET', `${path}/files/in/made.txt`)).text, 'made\n');
   const stopped = await world.call('POST', `${path}/stop`);
   assert.equal(stopped.body.sandbox.state, 'stopped');
+  const log = (await world.call('GET', `${path}/logs`)).text;
+  assert.match(log, /berth: The sandbox was started with commit [0-9a-f]{12}\./);
+  assert.match(log, /berth: The sandbox has ended\. It was stopped\.\n$/);
   assert.equal((await world.call('GET', `${path}/files/in/made.txt`)).text, 'made\n');
   const list = (await world.call('GET', '/sandbox?limit=100')).body.sandboxes as {
     agentId: string;

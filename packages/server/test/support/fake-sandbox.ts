@@ -126,7 +126,7 @@ export function fakeLinks(script: Script): OpenHarnessLink {
     adopt: () => Promise.reject(new Error('There is nothing to take up.')),
     control: { exec: () => Promise.reject(new Error('There are no commands here.')) },
     openCommands: 0,
-    log: { after: () => [], changed: async () => undefined, isClosed: false },
+    log: { after: () => [], changed: async () => undefined, note: () => undefined, isClosed: false },
     leave: () => undefined,
   });
 }

@@ -160,6 +160,8 @@ export interface SandboxLogLines {
   after(number: number): { number: number; at: Date; text: string }[];
   /** Resolves when there may be more, or never will be. */
   changed(signal: AbortSignal): Promise<void>;
+  /** A line of the service's own, which is always kept, also after the end. */
+  note(text: string): void;
   readonly isClosed: boolean;
 }
 

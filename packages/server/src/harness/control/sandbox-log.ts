@@ -31,9 +31,13 @@ export class SandboxLog {
     this.#filledMs = nowMs;
     const line = cleanText(text.slice(0, maxLineChars));
     this.#budget -= line.length + 32;
-    if (this.#budget < 0) return;
+    if (this.#budget >= 0) this.note(line);
+  }
+
+  /** A line of the service's own. */
+  note(text: string): void {
     this.#number += 1;
-    this.#lines.push({ number: this.#number, at: new Date(nowMs), text: line });
+    this.#lines.push({ number: this.#number, at: new Date(), text });
     if (this.#lines.length > maxLines) this.#lines.shift();
     this.#wake();
   }
