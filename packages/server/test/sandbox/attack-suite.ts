@@ -5,6 +5,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { newId } from '../../src/domain/ids.ts';
 import type { Isolation, RunningSandbox } from '../../src/domain/ports/sandbox.ts';
+import { Endpoint } from '../../src/harness/control/endpoint.ts';
 import { scriptedAttacks, type Targets } from './attack-list.ts';
 import { lineOf, MIB, type Fixture } from './fixture.ts';
 import { until } from '../support/until.ts';
@@ -116,7 +117,40 @@ export const limitAttacks: LimitAttack[] = [
       assert.ok(!stdout.includes(word));
     },
   },
+  {
+    id: '40',
+    title: 'Speak on the control channel in place of the launcher, while that one is connected',
+    run: secondLauncher,
+  },
 ];
+
+/** The launcher and an impostor in one sandbox: perl knows no more of the frames than their header. */
+const DIAL = String.raw`sub dial { my $h = '{"version":1,"base":0,"received":0,"notes":[]}'; socket(my $s, PF_UNIX, SOCK_STREAM, 0);
+  connect($s, sockaddr_un("/run/berth/control.sock")) or die $!; syswrite($s, pack("N C N", length $h, 1, 0) . $h); $s }
+sub note { my ($s, $line) = @_; syswrite($s, pack("N C N", 6 + length $line, 3, 0) . "\0" x 6 . $line) }`;
+
+async function secondLauncher(fx: Fixture): Promise<void> {
+  const script = String.raw`use Socket; $SIG{PIPE} = "IGNORE"; ${DIAL} my $own = dial(); sysread($own, my $welcome, 9);
+    if (!fork) { my $s = dial(); note($s, "impostor\n"); my $n = sysread($s, my $got, 1); print $n ? "served\n" : "closed\n"; exit }
+    wait; note($own, "launcher\n"); sleep 100`;
+  const spec = fx.spec(['/usr/bin/perl', '-e', script], { limits, slot: 8 });
+  const endpoint = await Endpoint.open(join(spec.runDir, 'control.sock'), () => undefined);
+  const told: string[] = [];
+  endpoint.events = {
+    onLine: (line) => void told.push(line),
+    onHello: () => endpoint.welcome(),
+    onBroken: (why) => void told.push(why),
+  };
+  try {
+    const sandbox = await fx.driver.start(spec);
+    assert.equal(await lineOf(sandbox.stdout, (line) => /closed|served/.test(line)), 'closed');
+    await until(() => told.length > 0, 'the launcher is heard');
+    await sandbox.kill();
+    assert.deepEqual(told, ['launcher']);
+  } finally {
+    endpoint.close();
+  }
+}
 
 /** Isolation by counters: each is held to its own limits, and the other's work is done. How fast is for the bench. */
 async function hostileBesideNeighbour(fx: Fixture): Promise<void> {

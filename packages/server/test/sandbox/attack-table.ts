@@ -49,7 +49,7 @@ export function checkColumn(column: Column, verdicts: Verdicts): void {
 function readCells(text: string): Map<string, string> {
   const cells = new Map<string, string>();
   for (const line of text.split('\n')) {
-    const [, title, ...rest] = line.split('|').map((cell) => cell.trim());
+    const [, , title, ...rest] = line.split('|').map((cell) => cell.trim());
     const attack = attacks.find((one) => one.title === title);
     if (!attack) continue;
     for (const [index, column] of columns.entries()) cells.set(`${attack.id} ${column}`, rest[index] ?? '');
@@ -60,11 +60,12 @@ function readCells(text: string): Map<string, string> {
 function table(cells: Map<string, string>): string {
   const rows = attacks.map(({ id, title, why }) => {
     const verdicts = columns.map((column) => cells.get(`${id} ${column}`) || 'not run');
-    return `| ${[title, ...verdicts, verdicts.includes('reached') ? why : ''].join(' | ')} |`;
+    // The letters and half numbers are of those that no list of attacks counts.
+    return `| ${[/^\d+$/.test(id) ? id : '', title, ...verdicts, verdicts.includes('reached') ? why : ''].join(' | ')} |`;
   });
   return [
-    `| attack | ${columns.join(' | ')} | where it is reached: why that is harmless |`,
-    `|${'---|'.repeat(columns.length + 2)}`,
+    `| no. | attack | ${columns.join(' | ')} | where it is reached: why that is harmless |`,
+    `|${'---|'.repeat(columns.length + 3)}`,
     ...rows,
   ].join('\n');
 }

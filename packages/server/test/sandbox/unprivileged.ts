@@ -16,7 +16,7 @@ export async function runUnprivileged(
   try {
     chmodSync(folder, 0o755);
     chownSync(folder, UNPRIVILEGED, UNPRIVILEGED);
-    for (const part of ['src/domain', 'src/sandbox', 'test/sandbox', 'test/support'])
+    for (const part of ['src/domain', 'src/harness', 'src/sandbox', 'test/sandbox', 'test/support'])
       cpSync(join(server, part), join(folder, part), { recursive: true });
     writeFileSync(join(folder, 'package.json'), '{"type":"module"}');
     copyFileSync(process.execPath, join(folder, 'node'));
