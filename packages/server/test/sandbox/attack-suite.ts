@@ -144,7 +144,7 @@ async function secondLauncher(fx: Fixture): Promise<void> {
   try {
     const sandbox = await fx.driver.start(spec);
     assert.equal(await lineOf(sandbox.stdout, (line) => /closed|served/.test(line)), 'closed');
-    await until(() => told.length > 0, 'the launcher is heard');
+    await until('the launcher is heard', () => told.length > 0);
     await sandbox.kill();
     assert.deepEqual(told, ['launcher']);
   } finally {
