@@ -50,12 +50,9 @@ export async function surfaceClients(world: A2aWorld) {
     let text = '';
     let end: Heard['end'] = 'failed';
     for await (const { data: event } of sse(response)) {
-      if (event.runId !== undefined && event.text !== undefined && event.messageId !== undefined)
-        text += event.text;
-      if (event.usage !== undefined && event.runId === runId) {
-        end =
-          event.messageId !== undefined ? 'completed' : event.error === undefined ? 'cancelled' : 'failed';
-      }
+      if (event.type === 'message.delta') text += event.data.text;
+      if (event.type === 'run.completed') end = 'completed';
+      if (event.type === 'run.cancelled') end = 'cancelled';
     }
     return { text, end };
   }
