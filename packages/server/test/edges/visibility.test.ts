@@ -8,7 +8,11 @@ import type { CallOptions, EdgeWorld, Reply } from '../support/edge-world.ts';
 import { edgeWorld } from '../support/edge-world.ts';
 
 let world: EdgeWorld;
-before(async () => void (world = await edgeWorld()));
+before(async () => {
+  world = await edgeWorld();
+  // Every route in every variant is more than a key may ask in a minute.
+  await world.resources.db.sql`update api_keys set rate_limit_quota = 100000, rate_limit_window_seconds = 60`;
+});
 after(() => world.close());
 
 const varying = new Set(['x-request-id', 'date', 'ratelimit']);
@@ -112,12 +116,24 @@ test('403 says what is needed and nothing takes effect, with good input and with
     headers: { prefer: 'respond-async' },
   });
   const { conversationId } = JSON.parse(sent.text) as { conversationId: string };
+  const made = await world.call('POST', `/v1/agents/${agent.id}/channels`, { body: { kind: 'generic' } });
+  const { channel } = JSON.parse(made.text) as { channel: { id: string } };
+  const eventId = newId();
+  await resources.db.sql`
+    insert into inbound_events (id, channel_id, org_id, agent_id, kind, state, delivery_key, place, history, received_at,
+                                last_seen_at)
+    values (${eventId}, ${channel.id}, ${agent.orgId}, ${agent.id}, 'generic.ping', 'ignored', 'x', 0, '[]', now(), now())`;
+  const byNoun: Record<string, string> = {
+    conversations: conversationId,
+    channels: channel.id,
+    'inbound-events': eventId,
+  };
   const before = await counts();
   for (const route of routes) {
     const method = route.method.toUpperCase();
     const path = route.path
       .replace('{key}', 'NAME')
-      .replace(/\{\w+\}/, route.path.startsWith('/v1/conversations/') ? conversationId : agent.id)
+      .replace(/\{\w+\}/, byNoun[/^\/v1\/([\w-]+)\/\{/.exec(route.path)?.[1] ?? ''] ?? agent.id)
       .replace(/\{\w+\}/g, newId());
     for (const options of variants(route)) {
       if (route.access.endsWith('edit')) {
