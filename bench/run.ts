@@ -15,6 +15,7 @@ import { neighbours } from './measure/neighbours.ts';
 import { sandboxLive } from './measure/sandbox-live.ts';
 import { sandboxStart } from './measure/sandbox-start.ts';
 import { secondStart } from './measure/second-start.ts';
+import { surfaces } from './measure/surfaces.ts';
 import { throughput } from './measure/throughput.ts';
 
 /** These start what they need themselves, before anything else runs. */
@@ -33,6 +34,7 @@ const measurements: Record<string, (world: World) => Promise<Figure[]>> = {
   'long-conversation': longConversation,
   throughput,
   'cpu-per-message': cpuPerMessage,
+  surfaces,
   'cold-start': coldStart,
   'second-start': secondStart,
 };

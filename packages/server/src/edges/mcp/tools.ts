@@ -27,6 +27,30 @@ const waitSeconds = z
   .default(WAIT_DEFAULT_SECONDS)
   .describe('How long to wait for the answer');
 
+/** Made once: there is a server for each request, and a schema costs more to make than to use. */
+const inputs = {
+  send: z.object({
+    content: z.string().min(1).max(limits.contentChars).describe('The message'),
+    conversationId: z
+      .string()
+      .optional()
+      .describe('A conversation to go on with, which the agent remembers; a new one when left out'),
+    waitSeconds,
+  }),
+  run: z.object({ runId: z.string().describe('As send_message gave it'), waitSeconds }),
+  list: z.object({
+    limit: z.int().min(1).max(limits.pageMax).default(20),
+    cursor: z.string().optional().describe('nextCursor of the page before'),
+  }),
+};
+
+const Conversations = z.object({
+  conversations: z.array(
+    z.object({ id: z.string(), title: z.string(), createdAt: z.string(), lastMessageAt: z.string() }),
+  ),
+  nextCursor: z.string().nullable(),
+});
+
 /** What an agent offers to other agents; each call is one call of a service. */
 export function registerTools(server: McpServer, call: HostCall): void {
   const { agent, caller, services } = call;
@@ -36,14 +60,7 @@ export function registerTools(server: McpServer, call: HostCall): void {
     {
       title: `Send a message to ${agent.name}`,
       description: `Sends a message to the agent "${agent.name}" and gives its answer. ${agent.description}\nWhen the answer takes longer than waitSeconds, the status tells that the run goes on: ask with get_run.`,
-      inputSchema: z.object({
-        content: z.string().min(1).max(limits.contentChars).describe('The message'),
-        conversationId: z
-          .string()
-          .optional()
-          .describe('A conversation to go on with, which the agent remembers; a new one when left out'),
-        waitSeconds,
-      }),
+      inputSchema: inputs.send,
       outputSchema: RunResult,
       annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
     },
@@ -66,7 +83,7 @@ export function registerTools(server: McpServer, call: HostCall): void {
     {
       title: 'Get a run',
       description: `How a run of "${agent.name}" is: its status, and its answer when it has ended.`,
-      inputSchema: z.object({ runId: z.string().describe('As send_message gave it'), waitSeconds }),
+      inputSchema: inputs.run,
       outputSchema: RunResult,
       annotations: { readOnlyHint: true, openWorldHint: false },
     },
@@ -78,21 +95,8 @@ export function registerTools(server: McpServer, call: HostCall): void {
     {
       title: 'List conversations',
       description: `The conversations with "${agent.name}", newest first.`,
-      inputSchema: z.object({
-        limit: z.int().min(1).max(limits.pageMax).default(20),
-        cursor: z.string().optional().describe('nextCursor of the page before'),
-      }),
-      outputSchema: z.object({
-        conversations: z.array(
-          z.object({
-            id: z.string(),
-            title: z.string(),
-            createdAt: z.string(),
-            lastMessageAt: z.string(),
-          }),
-        ),
-        nextCursor: z.string().nullable(),
-      }),
+      inputSchema: inputs.list,
+      outputSchema: Conversations,
       annotations: { readOnlyHint: true, openWorldHint: false },
     },
     (input) =>
