@@ -34,9 +34,16 @@ export async function* chunksOf(body: Readable, idleMs: number): AsyncGenerator<
       idle.refresh();
       yield chunk as Buffer;
     }
+  } catch (error) {
+    throw isBadGzip(error) ? new WireError(400, 'The body is not the gzip that its header says.') : error;
   } finally {
     clearTimeout(idle);
   }
+}
+
+/** Codes of zlib errors begin with `Z_` (Node.js, "Zlib constants"). */
+function isBadGzip(error: unknown): boolean {
+  return String((error as NodeJS.ErrnoException).code).startsWith('Z_');
 }
 
 /**

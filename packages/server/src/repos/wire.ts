@@ -108,17 +108,17 @@ export class SmartHttp implements GitWire {
     });
     const kill = (): void => killGit(child);
     gone.addEventListener('abort', kill, { once: true });
-    const ended = once(child, 'close');
     child.stderr.resume();
     response.writeHead(200, { 'Content-Type': 'application/x-git-upload-pack-result', ...noCache });
-    const sent = pipeline(child.stdout, response);
+    // Both can fail while the body is still read, and a rejection that nobody waits for yet would end the service.
+    const over = Promise.allSettled([pipeline(child.stdout, response), once(child, 'close')]);
     try {
       await pumpBody(body, child.stdin, { maxBytes: negotiationBytes, idleMs: limits.idleTimeoutMs });
     } catch (error) {
       kill();
       if (!gone.aborted && !(error instanceof WireError)) throw error;
     }
-    await Promise.allSettled([sent, ended]);
+    await over;
   }
 
   async #push(
