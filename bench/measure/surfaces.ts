@@ -8,7 +8,7 @@ import type { Lane, Surface } from '../lib/surfaces.ts';
 import type { World } from '../lib/world.ts';
 
 /** No round begins later than this. */
-const BUDGET_MS = 75_000;
+const BUDGET_MS = 60_000;
 const MAX_ROUNDS = 5;
 const WARM_UP = 40;
 /** As in the other measurements: what is measured is not a long conversation. */

@@ -10,15 +10,17 @@ import { conversationOf } from '../present/conversation.ts';
 /** Usual clients give a call of a tool a minute. */
 const WAIT_DEFAULT_SECONDS = 50;
 
-const RunResult = z.object({
-  runId: z.string(),
-  conversationId: z.string(),
-  status: z
-    .string()
-    .describe('completed, failed, cancelled, or that it goes on: queued, running, awaiting_input'),
-  message: z.string().nullable().describe('The answer, when completed'),
-  error: z.object({ code: z.string(), message: z.string() }).nullable(),
-});
+const RunResult = describedOnce(
+  z.object({
+    runId: z.string(),
+    conversationId: z.string(),
+    status: z
+      .string()
+      .describe('completed, failed, cancelled, or that it goes on: queued, running, awaiting_input'),
+    message: z.string().nullable().describe('The answer, when completed'),
+    error: z.object({ code: z.string(), message: z.string() }).nullable(),
+  }),
+);
 
 const waitSeconds = z
   .int()
@@ -44,12 +46,14 @@ const inputs = {
   }),
 };
 
-const Conversations = z.object({
-  conversations: z.array(
-    z.object({ id: z.string(), title: z.string(), createdAt: z.string(), lastMessageAt: z.string() }),
-  ),
-  nextCursor: z.string().nullable(),
-});
+const Conversations = describedOnce(
+  z.object({
+    conversations: z.array(
+      z.object({ id: z.string(), title: z.string(), createdAt: z.string(), lastMessageAt: z.string() }),
+    ),
+    nextCursor: z.string().nullable(),
+  }),
+);
 
 /** What an agent offers to other agents; each call is one call of a service. */
 export function registerTools(server: McpServer, call: HostCall): void {
@@ -148,4 +152,11 @@ async function asResult(call: HostCall, work: () => Promise<CallToolResult>): Pr
     }
     return { content: [{ type: 'text', text: `${failure.message} (${failure.code})` }], isError: true };
   }
+}
+
+/** The SDK asks for the JSON Schema of a result with every call of a tool: it is made once. */
+function describedOnce<Schema extends z.ZodType>(schema: Schema) {
+  const standard = schema['~standard'];
+  const output = standard.jsonSchema.output({ target: 'draft-2020-12' });
+  return { '~standard': { ...standard, jsonSchema: { ...standard.jsonSchema, output: () => output } } };
 }
