@@ -19,8 +19,9 @@ const insideHarness = '/opt/berth/harness';
 const systemPath = `${insideNode}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`;
 
 /**
- * Strips the types of the harness once, so that no sandbox pays for it at each start. The directory's name is a hash of
- * the result: a running sandbox keeps the files that it was started with when the service is updated.
+ * Strips the types of the harness once for all starts, so that neither a sandbox nor a second start of the service pays
+ * for it. The directory's name is a hash of all that decides its content: a running sandbox keeps the files that it was
+ * started with when the service is updated.
  */
 export async function prepareHarness(options: {
   sourceDir: string;
@@ -28,16 +29,11 @@ export async function prepareHarness(options: {
   nodePath?: string;
 }): Promise<PreparedHarness> {
   const names = (await readdir(options.sourceDir)).filter((name) => name.endsWith('.ts')).sort();
-  const files = await Promise.all(
-    names.map(async (name) => [name, await readFile(join(options.sourceDir, name), 'utf8')]),
-  );
-  const scripts = files.map(([name = '', source = '']) => ({
-    name: name.replace(/\.ts$/, '.mjs'),
-    text: stripTypes(source).replace(/(from|import\()(\s*'\.\/[\w-]+)\.ts'/g, "$1$2.mjs'"),
-  }));
+  const sources = await Promise.all(names.map((name) => readFile(join(options.sourceDir, name), 'utf8')));
   const terminals = await readTerminals();
   const hash = createHash('sha256')
-    .update(JSON.stringify(scripts))
+    // What makes scripts of the sources: Node's own stripper, and this file.
+    .update(JSON.stringify([process.version, await readFile(import.meta.filename, 'utf8'), names, sources]))
     .update(terminals ?? '')
     .digest('hex')
     .slice(0, 16);
@@ -47,7 +43,10 @@ export async function prepareHarness(options: {
   if (await exists(hostPath)) return { hostPath, nodeDir };
   const temporary = `${hostPath}.${process.pid}`;
   await mkdir(temporary, { recursive: true, mode: 0o755 });
-  for (const { name, text } of scripts) await writeFile(join(temporary, name), text, { mode: 0o644 });
+  for (const [index, name] of names.entries()) {
+    const text = stripTypes(sources[index]!).replace(/(from|import\()(\s*'\.\/[\w-]+)\.ts'/g, "$1$2.mjs'");
+    await writeFile(join(temporary, name.replace(/\.ts$/, '.mjs')), text, { mode: 0o644 });
+  }
   if (terminals) await writeFile(join(temporary, 'pty.node'), terminals, { mode: 0o644 });
   await rename(temporary, hostPath).catch(async (error: unknown) => {
     // Another process of the service was faster; its files are the same.
