@@ -18,6 +18,8 @@ export interface TaskQuery extends PageQuery {
   statuses: RunStatus[] | null;
   /** With `failed` among the statuses: only runs that were refused (true), or only others (false). */
   refused: boolean | null;
+  /** With `awaiting_input`: only runs that wait to be allowed something (true), or only others (false). */
+  authorization: boolean | null;
   since: Date | null;
 }
 

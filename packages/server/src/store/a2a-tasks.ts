@@ -8,6 +8,8 @@ export interface TaskFilter {
   statuses: RunStatus[] | null;
   /** With `failed` among the statuses: only runs that were refused, or only others. */
   refused: boolean | null;
+  /** With `awaiting_input` among the statuses: only runs whose last question is an authorization, or only others. */
+  authorization: boolean | null;
   since: Date | null;
 }
 
@@ -44,8 +46,15 @@ export function createA2aTaskStore(db: Database) {
       ${filter.conversationId === null ? sql`` : sql`and r.conversation_id = ${filter.conversationId}`}
       ${filter.statuses === null ? sql`` : sql`and r.status = any (${filter.statuses}::text[])`}
       ${filter.refused === null ? sql`` : filter.refused ? sql`and r.error_code = 'refused'` : sql`and r.error_code is distinct from 'refused'`}
+      ${filter.authorization === null ? sql`` : filter.authorization ? sql`and ${asksToAllow()}` : sql`and not ${asksToAllow()}`}
       and exists (select 1 from conversations c where c.id = r.conversation_id and c.deleted_at is null)`;
   };
+
+  /** By the question that the run was last told to wait for, which is the one that its task shows. */
+  const asksToAllow = () => db.sql`exists (
+    select 1 from questions q where q.run_id = r.id and q.question ->> 'purpose' = 'authorization' and q.request_id = (
+      select e.data ->> 'requestId' from events e where e.run_id = r.id and e.type = 'run.awaiting_input'
+      order by e.seq desc limit 1))`;
 
   return {
     /**

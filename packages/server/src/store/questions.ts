@@ -54,9 +54,15 @@ export async function answerQuestion(
 ) {
   const at = new Date();
   const [row] = await db.sql<
-    { outcome: string; conversation_id: string; events: Omit<EventRow, 'conversation_id' | 'at'>[] | null }[]
+    {
+      outcome: string;
+      conversation_id: string;
+      events: (Pick<EventRow, 'seq' | 'type' | 'data'> & { runId: string })[] | null;
+    }[]
   >`select * from answer_question(${runId}, ${requestId}, ${JSON.stringify(answer)}, ${event.type},
       ${JSON.stringify(event.data)}, ${at})`;
   if (row?.outcome !== 'resolved') return null;
-  return (row.events ?? []).map((event) => eventOf({ ...event, conversation_id: row.conversation_id, at }));
+  return (row.events ?? []).map(({ runId: run_id, ...event }) =>
+    eventOf({ ...event, run_id, conversation_id: row.conversation_id, at }),
+  );
 }

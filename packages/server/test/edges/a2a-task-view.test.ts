@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { TaskState } from '@a2a-js/sdk';
+import { Role, TaskState } from '@a2a-js/sdk';
 import type { EventBody } from '../../src/domain/events.ts';
 import { canonicalJson } from '../../src/edges/a2a/canonical-json.ts';
+import { taskFilter } from '../../src/edges/a2a/list-filter.ts';
 import { TaskView } from '../../src/edges/a2a/task-view.ts';
 
 const runId = 'run';
@@ -88,6 +89,55 @@ test('an answer whose pieces are not in the log any more is told whole; in 0.3 t
   const update = told.find(({ payload }) => payload?.$case === 'artifactUpdate');
   assert.equal(update?.payload?.$case === 'artifactUpdate' && update.payload.value.lastChunk, true);
   assert.equal(view.task().status?.message, undefined);
+});
+
+const asked = (purpose: 'input' | 'authorization', message: string): EventBody[] => [
+  { type: 'input.requested', data: { runId, requestId: purpose, message, form: {}, purpose } },
+  { type: 'run.awaiting_input', data: { runId, requestId: purpose } },
+];
+
+test('what asks for more waits for a message; what asks to be allowed something is AUTH_REQUIRED, says what, and goes on being told', () => {
+  const view = new TaskView(runId, 'context', '1.0');
+  fold(view, created('user', 'hi'), queued, started, ...asked('input', 'What colour?'));
+  assert.equal(view.state, TaskState.TASK_STATE_INPUT_REQUIRED);
+  assert.deepEqual([view.isInterrupted, view.isAsking], [true, true]);
+  const answered: EventBody[] = [
+    {
+      type: 'input.resolved',
+      data: {
+        runId,
+        requestId: 'input',
+        action: 'accept',
+        content: { colour: 'blue' },
+        clientMessageId: 'm-2',
+        by: 'caller',
+      },
+    },
+    { type: 'run.resumed', data: { runId, requestId: 'input' } },
+  ];
+  const [told] = fold(view, ...answered, ...asked('authorization', 'Give me access.')).slice(-1);
+  assert.ok(told?.payload?.$case === 'statusUpdate');
+  const { status } = told.payload.value;
+  assert.equal(status?.state, TaskState.TASK_STATE_AUTH_REQUIRED);
+  assert.deepEqual(status.message?.parts[0]?.content, { $case: 'text', value: 'Give me access.' });
+  assert.deepEqual([view.isInterrupted, view.isAsking, view.isTerminal], [true, false, false]);
+  assert.deepEqual(
+    view.task().history.map(({ messageId, role }) => [messageId, role]),
+    [
+      ['user', Role.ROLE_USER],
+      ['input', Role.ROLE_AGENT],
+      ['m-2', Role.ROLE_USER],
+    ],
+    'an answer that came as a message is in the history under its own id',
+  );
+});
+
+test('a list of the tasks that wait tells the two kinds apart', () => {
+  const of = (status: TaskState) =>
+    taskFilter({ tenant: '', contextId: '', pageToken: '', status, statusTimestampAfter: undefined });
+  const waiting = { statuses: ['awaiting_input'], refused: null, since: null };
+  assert.deepEqual(of(TaskState.TASK_STATE_INPUT_REQUIRED), { ...waiting, authorization: false });
+  assert.deepEqual(of(TaskState.TASK_STATE_AUTH_REQUIRED), { ...waiting, authorization: true });
 });
 
 test('canonical JSON is that of RFC 8785', () => {

@@ -3,7 +3,9 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import type { ConversationEvent, EventBody } from '../../src/domain/events.ts';
 import { limits } from '../../src/domain/limits.ts';
+import type { Part } from '../../src/domain/parts.ts';
 import { Connections } from '../../src/edges/acp/connections.ts';
+import { withoutVoid } from '../../src/edges/acp/past.ts';
 import { UpdateMapper } from '../../src/edges/acp/updates.ts';
 import { HostSocket } from '../support/acp-client.ts';
 import { edgeWorld } from '../support/edge-world.ts';
@@ -29,9 +31,9 @@ const message = (id: string, role: 'user' | 'assistant', content: string): Event
   type: 'message.created',
   data: { id, agentId: 'a', conversationId: 'c', runId, role, content, createdAt: new Date(0).toISOString() },
 });
-const told = (events: ConversationEvent[], isOwn = false, voided: string[] = []) =>
+const told = (events: ConversationEvent[], isOwn = false) =>
   new UpdateMapper()
-    .map(events, { isOwn: () => isOwn, isVoid: (id) => voided.includes(id) })
+    .map(events, () => isOwn)
     .map(({ seq, update }) => [
       seq,
       update.sessionUpdate,
@@ -60,11 +62,110 @@ test('What a later attempt made void is left out of the past, and told as a noti
     data: { runId, attempt: 2, reason: 'x', discardedMessageId: 'm1' },
   };
   const events = logOf(delta('m1', 'half'), retrying, delta('m2', 'all'), message('m2', 'assistant', 'all'));
-  assert.deepEqual(told(events, true, ['m1']), [[3, 'agent_message_chunk', 'all']]);
+  assert.deepEqual(told(withoutVoid(events), true), [[3, 'agent_message_chunk', 'all']]);
   assert.deepEqual(
     told(events, true).map(([, kind]) => kind),
     ['agent_message_chunk', 'notice', 'agent_message_chunk'],
   );
+});
+
+const bytes = Buffer.from('content').toString('base64');
+const artifact = (artifactId: string, parts: Part[], more: { append?: boolean } = {}): EventBody => ({
+  type: 'artifact.updated',
+  data: { runId, artifactId, name: 'N', description: null, append: false, lastChunk: true, parts, ...more },
+});
+
+test('An artifact is told as the blocks that fit its parts, each with the artifact that it belongs to.', () => {
+  const events = logOf(
+    artifact('a b', [
+      { kind: 'text', text: 'words' },
+      { kind: 'data', data: { key: 42 }, mediaType: 'application/json' },
+      { kind: 'link', name: null, mediaType: 'text/html', url: 'https://example.com/' },
+      { kind: 'file', name: 'a.png', mediaType: 'image/png', bytes },
+      { kind: 'file', name: null, mediaType: 'audio/wav', bytes },
+      { kind: 'file', name: 'a 1.pdf', mediaType: 'application/pdf', bytes },
+    ]),
+    artifact('a b', [{ kind: 'text', text: ' and more' }], { append: true }),
+  );
+  for (const isOwn of [true, false]) {
+    const updates = new UpdateMapper().map(events, () => isOwn).map(({ update }) => update);
+    assert.deepEqual(
+      updates.map((update) => update.sessionUpdate === 'agent_message_chunk' && update.content),
+      [
+        { type: 'text', text: 'words' },
+        {
+          type: 'resource',
+          resource: {
+            uri: 'berth:artifact/a%20b/2.json',
+            mimeType: 'application/json',
+            text: '{"key":42}',
+          },
+        },
+        {
+          type: 'resource_link',
+          uri: 'https://example.com/',
+          name: 'https://example.com/',
+          mimeType: 'text/html',
+        },
+        { type: 'image', data: bytes, mimeType: 'image/png' },
+        { type: 'audio', data: bytes, mimeType: 'audio/wav' },
+        {
+          type: 'resource',
+          resource: { uri: 'berth:artifact/a%20b/6/a%201.pdf', mimeType: 'application/pdf', blob: bytes },
+        },
+        { type: 'text', text: ' and more' },
+      ],
+    );
+    const about = { id: 'a b', name: 'N', description: null };
+    assert.deepEqual(
+      updates.map(({ _meta }) => (_meta!['berth.dev'] as { artifact: object }).artifact),
+      [
+        { ...about, append: false, lastChunk: false },
+        ...[2, 3, 4, 5].map(() => ({ ...about, append: true, lastChunk: false })),
+        { ...about, append: true, lastChunk: true },
+        { ...about, append: true, lastChunk: true },
+      ],
+    );
+  }
+});
+
+test('What a later attempt made void of artifacts is left out of the past too, and told as a notice where it was shown.', () => {
+  const retrying: EventBody = {
+    type: 'run.retrying',
+    data: { runId, attempt: 2, reason: 'x', discardedMessageId: null },
+  };
+  const made = (text: string) => artifact('a', [{ kind: 'text', text }]);
+  const events = logOf(made('lost'), retrying, made('kept'));
+  assert.deepEqual(told(withoutVoid(events)), [[3, 'agent_message_chunk', 'kept']]);
+  assert.deepEqual(
+    told(events).map(([, kind, text]) => [kind, text]),
+    [
+      ['agent_message_chunk', 'lost'],
+      ['notice', ''],
+      ['agent_message_chunk', 'kept'],
+    ],
+  );
+});
+
+test('The past shows what a user sent beside the text, under the id of the message.', () => {
+  const sent = message('u', 'user', 'look');
+  assert.ok(sent.type === 'message.created');
+  sent.data.parts = [
+    { kind: 'file', name: 'a.png', mediaType: 'image/png', bytes },
+    { kind: 'data', data: [1], mediaType: 'application/json' },
+  ];
+  assert.deepEqual(
+    new UpdateMapper().map(logOf(sent), () => false).map(({ update }) => update),
+    [
+      { type: 'text', text: 'look' },
+      { type: 'image', data: bytes, mimeType: 'image/png' },
+      {
+        type: 'resource',
+        resource: { uri: 'berth:message/u/2.json', mimeType: 'application/json', text: '[1]' },
+      },
+    ].map((content) => ({ sessionUpdate: 'user_message_chunk', messageId: 'u', content })),
+  );
+  assert.deepEqual(told(logOf(sent), true), [], 'who sent it knows it');
 });
 
 test('The end of a run is an update for those who did not begin it, and says how it ended.', () => {
@@ -73,7 +174,7 @@ test('The end of a run is an update for those who did not begin it, and says how
     data: { runId, error: { code: 'timeout', error: 'late' }, usage },
   });
   assert.deepEqual(told(end, true), []);
-  const [found] = new UpdateMapper().map(end, { isOwn: () => false, isVoid: () => false });
+  const [found] = new UpdateMapper().map(end, () => false);
   assert.deepEqual(found!.update._meta, {
     'berth.dev': { run: { id: runId, status: 'failed', error: { code: 'timeout', error: 'late' } } },
   });

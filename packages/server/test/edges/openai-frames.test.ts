@@ -136,6 +136,63 @@ test('images, files and sounds of the message that is to be answered go along wi
     assert.throws(() => contentOf([wrong], 'messages.0.content'), /messages\.0\.content\.0: must be a text/);
 });
 
+test('a run that waits for an answer says so in its stream, what it asks and where to answer, and then goes on', () => {
+  const requestId = newId();
+  const options = [{ optionId: 'yes', name: 'Allow', kind: 'allow_once' }];
+  const waiting = () => event({ type: 'run.awaiting_input', data: { runId, requestId } });
+  const permission = () =>
+    event({
+      type: 'permission.requested',
+      data: { runId, requestId, toolCallId: 'c', title: 'Remove all', options },
+    });
+  const input = () =>
+    event({
+      type: 'input.requested',
+      data: { runId, requestId, message: 'Remove all', form: {}, purpose: 'input' },
+    });
+  for (const requested of [permission, input]) {
+    const inChat = chat();
+    inChat.begin(recorder().sink);
+    assert.equal(inChat.frame(requested()), '', 'a policy may answer it');
+    const chunk = JSON.parse(inChat.frame(waiting()).slice('data: '.length));
+    const { delta: told, finish_reason: finish } = chunk.choices[0];
+    assert.match(told.reasoning_content, /Remove all/);
+    assert.ok(told.reasoning_content.includes(`/v1/runs/${runId}/respond`));
+    assert.deepEqual([told.content, finish], [undefined, null], 'it is no part of the answer, nor its end');
+    assert.match(inChat.frame(delta('done')), /"content":"done"/);
+
+    const inResponse = response();
+    inResponse.begin(recorder().sink);
+    inResponse.frame(requested());
+    const [name, data] = inResponse.frame(waiting()).split('\n');
+    assert.equal(name, 'event: response.in_progress');
+    const { response: state, sequence_number: number } = JSON.parse(data!.slice('data: '.length));
+    assert.deepEqual([state.status, state.awaiting_input.request_id, number], ['in_progress', requestId, 2]);
+    assert.match(state.awaiting_input.message, /Remove all/);
+    assert.match(inResponse.frame(delta('done')), /"delta":"done"/);
+  }
+});
+
+test('artifacts are left out of streams, which hold the answer', () => {
+  const made = event({
+    type: 'artifact.updated',
+    data: {
+      runId,
+      artifactId: 'a',
+      name: 'a.txt',
+      description: null,
+      append: false,
+      lastChunk: true,
+      parts: [{ kind: 'text', text: 'beside the answer' }],
+    },
+  });
+  for (const frames of [chat(), response()]) {
+    frames.begin(recorder().sink);
+    assert.equal(frames.frame(made), '');
+    assert.doesNotMatch(frames.frame(completed()), /beside the answer/);
+  }
+});
+
 test('an agent that refuses ends the stream in order', () => {
   const frames = chat();
   frames.begin(recorder().sink);

@@ -50,6 +50,13 @@ test('with permissions ask the run waits for the caller, whose answer may come b
   await assert.rejects(runs.respond(owner, runId, { requestId, optionId: 'other' }), {
     code: 'invalid_request',
   });
+  const seen: string[] = [];
+  const stop = await other.events.follow(owner, { runId }, 0, {
+    write: (events) => seen.push(...events.map(({ type }) => type)) > 0,
+    drained: () => Promise.resolve(),
+    end: () => undefined,
+  });
+  t.after(() => stop());
   assert.equal((await other.runs.respond(owner, runId, { requestId, optionId: 'no' })).status, 'running');
   assert.equal((await runs.outcome(owner, runId, 10_000)).message?.content, 'chosen: no');
   await assert.rejects(runs.respond(owner, runId, { requestId, optionId: 'no' }), { code: 'conflict' });
@@ -61,6 +68,8 @@ test('with permissions ask the run waits for the caller, whose answer may come b
     'permission.resolved',
     'run.resumed',
   ]);
+  await until('the end was told', async () => seen.includes('run.completed'));
+  assert.deepEqual(seen, types, 'who follows the run sees its answer as it comes');
 });
 
 test('a cancel resolves a request that waits', async (t) => {

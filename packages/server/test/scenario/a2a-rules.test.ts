@@ -263,6 +263,54 @@ test('nothing of an agent is found at the host of another one, nor with a key of
   }
 });
 
+test('an authorization: the task says what it needs, its stream stays open, and a follow-up message reaches the agent', async () => {
+  const stream = (body: unknown) =>
+    world.fetch(`${world.origin}/a2a/http/message:stream`, {
+      method: 'POST',
+      headers: {
+        'a2a-version': '1.0',
+        'content-type': 'application/json',
+        authorization: `Bearer ${world.service.key}`,
+      },
+      body: JSON.stringify(body),
+    });
+  const reader = sse(await stream({ message: message('access') }));
+  const seen: { state: string; text: string | undefined }[] = [];
+  let id = '';
+  const read = async (until: string | null) => {
+    for (let next = await reader.next(); !next.done; next = await reader.next()) {
+      const { task, statusUpdate } = next.value.data;
+      id = task?.id ?? id;
+      const status = (task ?? statusUpdate)?.status;
+      if (status) seen.push({ state: status.state, text: status.message?.parts?.[0]?.text });
+      if (status?.state === until) return;
+    }
+  };
+  await read('TASK_STATE_AUTH_REQUIRED');
+  assert.equal(seen.at(-1)!.text, 'Open the door for me.');
+  const ids = async (status: string) =>
+    (await world.rpc('ListTasks', { status, pageSize: 100 })).result.tasks.map(
+      (task: { id: string }) => task.id,
+    );
+  assert.deepEqual(await ids('TASK_STATE_AUTH_REQUIRED'), [id]);
+  assert.ok(!(await ids('TASK_STATE_INPUT_REQUIRED')).includes(id));
+
+  const followUp = message('it is open', { taskId: id, metadata: { by: 'the keeper' } });
+  const ended = (await world.rpc('SendMessage', { message: followUp })).result.task;
+  assert.equal(ended.status.state, 'TASK_STATE_COMPLETED');
+  assert.deepEqual(JSON.parse(ended.artifacts[0].parts[0].text), {
+    said: 'it is open',
+    message: { source: 'a2a', clientMessageId: followUp['messageId'], metadata: { by: 'the keeper' } },
+  });
+  assert.equal(ended.history.at(-1).messageId, followUp['messageId']);
+  await read(null);
+  assert.deepEqual(
+    seen.slice(-3).map(({ state }) => state),
+    ['TASK_STATE_AUTH_REQUIRED', 'TASK_STATE_WORKING', 'TASK_STATE_COMPLETED'],
+  );
+  assert.deepEqual(await ids('TASK_STATE_AUTH_REQUIRED'), []);
+});
+
 test('streams: several readers get the same, one that leaves disturbs nobody, and each ends with the task', async () => {
   const { task } = (await world.rpc('SendMessage', { message: message('ask') })).result;
   const open = (method: string) =>

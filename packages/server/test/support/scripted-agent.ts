@@ -1,7 +1,8 @@
 /**
  * A repository with an Agent Client Protocol agent of a few lines that does what its prompt says, so that a test can have
  * every kind of answer: `echo …` (and whatever else), `slow COUNT MS`, `hold` (goes on when
- * there is a file `go` in the workspace), `artifacts`, `chunks`, `ask`, `permission`, `refuse`,
+ * there is a file `go` in the workspace), `artifacts`, `chunks`, `ask`, `access` (an authorization),
+ * `permission`, `refuse`,
  * `plain …`, `parts` (tells what came), `big BYTES`.
  */
 export const scriptedAgent: Record<string, string> = {
@@ -58,6 +59,13 @@ async function answer(sessionId, prompt, meta) {
       const said = await ask('elicitation/create', { sessionId, mode: 'form', message: 'What colour?',
         requestedSchema: { type: 'object', properties: { colour: { type: 'string' } }, required: ['colour'] } });
       say('You said ' + JSON.stringify(said.content ?? said.action) + '.');
+      break;
+    }
+    case 'access': {
+      const said = await ask('elicitation/create', { sessionId, mode: 'form', message: 'Open the door for me.',
+        requestedSchema: { type: 'object', properties: { done: { type: 'string' } }, required: ['done'] },
+        _meta: { 'berth.dev': { purpose: 'authorization' } } });
+      say(JSON.stringify({ said: said.content?.done ?? said.action, message: said._meta?.['berth.dev']?.message ?? null }));
       break;
     }
     case 'permission': {

@@ -80,7 +80,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     if (!isFresh) {
       this.seq = view.seq;
       yield taskResponse(view.task({ historyLength: params.configuration?.historyLength }));
-      if (view.isTerminal || view.isInterrupted) return;
+      if (view.isTerminal || view.isAsking) return;
     }
     yield* this.#updates(view);
   }
@@ -146,7 +146,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
           this.seq = event.seq;
           yield response;
         }
-        if (view.isTerminal || (view.isInterrupted && event.type === 'run.awaiting_input')) return;
+        if (view.isTerminal || (view.isAsking && event.type === 'run.awaiting_input')) return;
       }
     }
   }

@@ -5,31 +5,38 @@ import type { RunStatus } from '../../domain/nouns.ts';
 export interface TaskListFilter {
   statuses: RunStatus[] | null;
   refused: boolean | null;
+  authorization: boolean | null;
   since: Date | null;
 }
 
 /** Null: no task is ever in this state. */
 export function taskFilter({ status, statusTimestampAfter }: ListTasksRequest): TaskListFilter | null {
   const since = statusTimestampAfter ? new Date(statusTimestampAfter) : null;
-  const only = (run: RunStatus, refused: boolean | null = null) => ({ statuses: [run], refused, since });
+  const none = { refused: null, authorization: null, since };
+  const only = (run: RunStatus, more: { refused?: boolean; authorization?: boolean } = {}) => ({
+    ...none,
+    statuses: [run],
+    ...more,
+  });
   switch (status) {
     case TaskState.TASK_STATE_UNSPECIFIED:
-      return { statuses: null, refused: null, since };
+      return { ...none, statuses: null };
     case TaskState.TASK_STATE_SUBMITTED:
       return only('queued');
     case TaskState.TASK_STATE_WORKING:
       return only('running');
     case TaskState.TASK_STATE_INPUT_REQUIRED:
-      return only('awaiting_input');
+      return only('awaiting_input', { authorization: false });
+    case TaskState.TASK_STATE_AUTH_REQUIRED:
+      return only('awaiting_input', { authorization: true });
     case TaskState.TASK_STATE_COMPLETED:
       return only('completed');
     case TaskState.TASK_STATE_CANCELED:
       return only('cancelled');
     case TaskState.TASK_STATE_FAILED:
-      return only('failed', false);
+      return only('failed', { refused: false });
     case TaskState.TASK_STATE_REJECTED:
-      return only('failed', true);
-    case TaskState.TASK_STATE_AUTH_REQUIRED:
+      return only('failed', { refused: true });
     case TaskState.UNRECOGNIZED:
       return null;
   }

@@ -19,6 +19,8 @@ const terminal = new Set([
 interface Question {
   requestId: string;
   message: Message;
+  /** What the task is while it waits for the answer. */
+  state: TaskState.TASK_STATE_INPUT_REQUIRED | TaskState.TASK_STATE_AUTH_REQUIRED;
 }
 
 /**
@@ -59,8 +61,16 @@ export class TaskView {
     return terminal.has(this.state);
   }
 
-  /** It waits for the client: a blocking call answers, a stream ends. */
+  /** It waits for somebody: a blocking call answers. */
   get isInterrupted(): boolean {
+    return this.isAsking || this.state === TaskState.TASK_STATE_AUTH_REQUIRED;
+  }
+
+  /**
+   * It waits for a message of the client: a stream ends. Not so when it waits to be allowed something: that comes from
+   * elsewhere, and the stream tells how it goes on (A2A 1.0, "In-Task Authorization").
+   */
+  get isAsking(): boolean {
     return this.state === TaskState.TASK_STATE_INPUT_REQUIRED;
   }
 
@@ -104,7 +114,7 @@ export class TaskView {
         return this.#turnTo(TaskState.TASK_STATE_WORKING, at);
       case 'run.awaiting_input': {
         const asked = this.#questions.find(({ requestId }) => requestId === event.data.requestId);
-        return this.#turnTo(TaskState.TASK_STATE_INPUT_REQUIRED, at, asked?.message);
+        return this.#turnTo(asked?.state ?? TaskState.TASK_STATE_INPUT_REQUIRED, at, asked?.message);
       }
       case 'message.delta':
         return this.#delta(event.data.text);
@@ -115,6 +125,10 @@ export class TaskView {
         this.#questions.push({
           requestId: event.data.requestId,
           message: this.#message(event.data.requestId, Role.ROLE_AGENT, questionParts(event)),
+          state:
+            event.type === 'input.requested' && event.data.purpose === 'authorization'
+              ? TaskState.TASK_STATE_AUTH_REQUIRED
+              : TaskState.TASK_STATE_INPUT_REQUIRED,
         });
         return [];
       case 'input.resolved':
@@ -223,9 +237,10 @@ export class TaskView {
     this.#questions = this.#questions.filter((question) => question !== asked);
     // What a policy decided, or nobody, is no talk with the client.
     if (!asked || by !== 'caller') return;
+    const ofClient = event.type === 'input.resolved' ? event.data.clientMessageId : undefined;
     this.#history.push(
       asked.message,
-      this.#message(`${requestId}-answer`, Role.ROLE_USER, answerParts(event)),
+      this.#message(ofClient ?? `${requestId}-answer`, Role.ROLE_USER, answerParts(event)),
     );
   }
 
@@ -257,7 +272,7 @@ function questionParts(
     return [textPart(`${title}\nAnswer with one of: ${choices}.`), dataPart({ requestId, options })];
   }
   const { requestId, message, form } = event.data;
-  return [textPart(message), dataPart({ requestId, form })];
+  return [textPart(message || 'The agent waits for an answer.'), dataPart({ requestId, form })];
 }
 
 function answerParts(event: Extract<EventBody, { type: 'input.resolved' | 'permission.resolved' }>): Part[] {

@@ -59,14 +59,19 @@ export async function readEnd(
   return { lastSeq: items[0]?.seq ?? 0, openRuns };
 }
 
-/** Messages whose text a later attempt of their turn has made void. */
-export function voidMessages(events: ConversationEvent[]): Set<string> {
-  const found = new Set<string>();
+/** Leaves out what a later attempt of its turn has made void: text, and what was made beside it. */
+export function withoutVoid(events: ConversationEvent[]): ConversationEvent[] {
+  const messages = new Set<string>();
+  const lastRetry = new Map<string, number>();
   for (const event of events) {
-    if (event.type === 'run.retrying' && event.data.discardedMessageId !== null)
-      found.add(event.data.discardedMessageId);
+    if (event.type !== 'run.retrying') continue;
+    lastRetry.set(event.runId, event.seq);
+    if (event.data.discardedMessageId !== null) messages.add(event.data.discardedMessageId);
   }
-  return found;
+  return events.filter((event) => {
+    if (event.type === 'message.delta') return !messages.has(event.data.messageId);
+    return event.type !== 'artifact.updated' || event.seq > (lastRetry.get(event.runId) ?? 0);
+  });
 }
 
 async function pageAfter(place: Place, scope: EventScope, after: number): Promise<ConversationEvent[]> {

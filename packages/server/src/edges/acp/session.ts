@@ -5,7 +5,7 @@ import { endsRun, type ConversationEvent } from '../../domain/events.ts';
 import { isTerminal } from '../../domain/nouns.ts';
 import type { SendInput } from '../../services/api.ts';
 import { Asks, isAnswer, isQuestion, type Question } from './asks.ts';
-import { readEnd, readRun, readTurns, voidMessages } from './past.ts';
+import { readEnd, readRun, readTurns, withoutVoid } from './past.ts';
 import type { Place } from './place.ts';
 import { Prompts } from './prompts.ts';
 import { UpdateMapper } from './updates.ts';
@@ -49,8 +49,7 @@ export class Session {
   /** Tells all that was ever said, and then what comes (`session/load`). Call `askAgain` once the client knows of it. */
   async load(): Promise<void> {
     for await (const events of readTurns(this.#place, this.id)) {
-      const voided = voidMessages(events);
-      this.#tell(events, (messageId) => voided.has(messageId));
+      this.#tell(withoutVoid(events));
       await this.#written;
     }
     for (const runId of this.#openRuns) this.#adopted.add(runId);
@@ -66,7 +65,7 @@ export class Session {
       this.#adopted.add(runId);
       for await (const events of readRun(this.#place, runId, begin)) {
         // What the client has seen already: told to nobody, but what comes builds upon it.
-        this.#mapper.map(events, { isOwn: () => true, isVoid: () => false });
+        this.#mapper.map(events, () => true);
         for (const event of events) this.#note(event);
       }
     }
@@ -182,14 +181,14 @@ export class Session {
       if (!endsRun(event.type) && index < events.length - 1) return;
       const piece = events.slice(from, index + 1);
       from = index + 1;
-      this.#tell(piece, () => false);
+      this.#tell(piece);
       for (const one of piece) this.#act(one);
     });
   }
 
-  #tell(events: ConversationEvent[], isVoid: (messageId: string) => boolean): void {
+  #tell(events: ConversationEvent[]): void {
     const isOwn = (runId: string) => this.#prompts.has(runId);
-    for (const { seq, runId, update } of this.#mapper.map(events, { isOwn, isVoid })) {
+    for (const { seq, runId, update } of this.#mapper.map(events, isOwn)) {
       this.#unread += 1;
       this.#written = this.#place.client
         .notify(methods.client.session.update, {

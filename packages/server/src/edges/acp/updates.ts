@@ -18,20 +18,15 @@ type EventOf<T extends EventBody['type']> = Extract<ConversationEvent, { type: T
 export class UpdateMapper {
   /** Of messages that are streamed: how much of the text was told. */
   readonly #told = new Map<string, number>();
+  /** Runs that go on, and of whose artifacts something was told. */
+  readonly #withArtifacts = new Set<string>();
   #usedTokens = { input: 0, cached: 0, output: 0 };
   #cost = 0;
 
-  /**
-   * `isOwn`: of a run that this client prompted, whose message and end it knows. `isVoid`: a message that a later attempt
-   * began anew; known only of the past.
-   */
-  map(
-    events: ConversationEvent[],
-    { isOwn, isVoid }: { isOwn(runId: string): boolean; isVoid(messageId: string): boolean },
-  ): Told[] {
+  /** `isOwn`: of a run that this client prompted, whose message and end it knows. */
+  map(events: ConversationEvent[], isOwn: (runId: string) => boolean): Told[] {
     const told: Told[] = [];
     for (const event of events) {
-      if (event.type === 'message.delta' && isVoid(event.data.messageId)) continue;
       for (const update of this.#updatesOf(event, isOwn(event.runId))) {
         const last = told.at(-1);
         if (last?.runId === event.runId && joined(last.update, update)) last.seq = event.seq;
@@ -42,7 +37,10 @@ export class UpdateMapper {
   }
 
   #updatesOf(event: ConversationEvent, isOwn: boolean): SessionUpdate[] {
-    if (event.type === 'artifact.updated') return artifactChunks(event);
+    if (event.type === 'artifact.updated') {
+      this.#withArtifacts.add(event.runId);
+      return artifactChunks(event);
+    }
     if (event.type === 'message.created' && event.data.role === 'user') return isOwn ? [] : userChunks(event);
     const update = this.#updateOf(event, isOwn);
     return update === null ? [] : [update];
@@ -73,6 +71,7 @@ export class UpdateMapper {
       case 'run.completed':
       case 'run.failed':
       case 'run.cancelled':
+        this.#withArtifacts.delete(event.runId);
         return isOwn ? null : endOfRun(event);
       case 'run.queued':
       case 'run.started':
@@ -95,7 +94,9 @@ export class UpdateMapper {
   }
 
   #retrying({ data }: EventOf<'run.retrying'>): SessionUpdate | null {
-    if (data.discardedMessageId === null || !this.#told.delete(data.discardedMessageId)) return null;
+    const hadText = data.discardedMessageId !== null && this.#told.delete(data.discardedMessageId);
+    const hadArtifacts = this.#withArtifacts.delete(data.runId);
+    if (!hadText && !hadArtifacts) return null;
     // What a client was shown cannot be taken back in this protocol; the new answer has a message id of its own.
     return {
       sessionUpdate: 'notice',

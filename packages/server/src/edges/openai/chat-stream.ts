@@ -2,7 +2,7 @@ import type { EventUsage } from '../../domain/events.ts';
 import type { EventFrame, StreamSink } from '../http/stream.ts';
 import type { OpenaiError } from './errors.ts';
 import { errorOfRun } from './errors.ts';
-import { toldOf } from './told.ts';
+import { createTeller } from './told.ts';
 
 export interface ChatStream {
   /** Writes the first chunk, and remembers where the stream ends. */
@@ -26,6 +26,7 @@ export function chatFrames(options: {
       [{ index: 0, delta: fields, logprobs: null, finish_reason: finish }],
       includeUsage ? { usage: null } : {},
     );
+  const toldOf = createTeller();
   let toldChars = 0;
   let isOver = false;
   let sink: StreamSink | null = null;
@@ -87,6 +88,9 @@ export function chatFrames(options: {
         case 'failed':
           if (told.error?.code === 'refused') return close('content_filter', told.usage);
           return fail(errorOfRun(told.error));
+        case 'waiting':
+          // No part of the answer; what clients show of thoughts is the one place beside it.
+          return delta({ reasoning_content: `\n${told.text}\n` });
         case 'nothing':
           return '';
       }

@@ -52,7 +52,11 @@ export async function createChatCompletion(call: HostCall): Promise<Response> {
   if (isTerminal(outcome.run.status)) return answered(call, outcome, body.model);
   if (!isKept && isGone(call)) await call.services.runs.cancel(call.caller, accepted.runId);
   call.head['x-should-retry'] = 'false';
-  const message = `The run has not ended in ${limits.waitMaxSeconds} seconds and goes on; read it at /v1/runs/${accepted.runId} of the service, or stream.`;
+  const place = `/v1/runs/${accepted.runId}`;
+  const message =
+    outcome.run.status === 'awaiting_input'
+      ? `The agent waits for an answer; see the events at ${place}/events of the service, and answer by POST ${place}/respond.`
+      : `The run has not ended in ${limits.waitMaxSeconds} seconds and goes on; read it at ${place} of the service, or stream.`;
   return errorAnswer(504, { message, type: 'server_error', param: null, code: 'timeout' }, call.head);
 }
 

@@ -3,7 +3,7 @@ import { restartedError } from './chat-stream.ts';
 import type { Echo, ResponseState } from './response-object.ts';
 import { messageItem, responseObject, textPart } from './response-object.ts';
 import { outerId } from './ids.ts';
-import { toldOf } from './told.ts';
+import { createTeller } from './told.ts';
 
 export interface ResponseStream {
   begin(sink: StreamSink): void;
@@ -17,6 +17,7 @@ export interface ResponseStream {
 export function responseFrames(state: ResponseState, echo: Echo, after = -1): ResponseStream {
   const itemId = outerId('msg_', state.runId);
   const place = { item_id: itemId, output_index: 0, content_index: 0 };
+  const toldOf = createTeller();
   let number = 0;
   let text = '';
   let hasItem = false;
@@ -93,6 +94,11 @@ export function responseFrames(state: ResponseState, echo: Echo, after = -1): Re
           const status = told.error === null ? 'cancelled' : 'failed';
           const ended = whole({ status, text: null, error: told.error, usage: told.usage });
           return event('response.failed', ended);
+        }
+        case 'waiting': {
+          const { response } = whole({ status: 'awaiting_input', text: null, error: null, usage: null });
+          const asked = { request_id: told.requestId, message: told.text };
+          return event('response.in_progress', { response: { ...response, awaiting_input: asked } });
         }
         case 'thought':
         case 'nothing':

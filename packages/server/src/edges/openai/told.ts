@@ -12,9 +12,41 @@ export type Told =
   | { kind: 'completed'; usage: EventUsage }
   /** `error` null: cancelled. */
   | { kind: 'failed'; error: RunError | null; usage: EventUsage }
+  /** The run goes on when somebody has answered; `text` says what, and where. */
+  | { kind: 'waiting'; requestId: string; text: string }
   | { kind: 'nothing' };
 
-export function toldOf(event: ConversationEvent): Told {
+/** Tells the events of one run, in order. It remembers what was asked until the run waits for it. */
+export function createTeller(): (event: ConversationEvent) => Told {
+  const asked = new Map<string, string>();
+  return (event) => {
+    switch (event.type) {
+      case 'permission.requested': {
+        const { requestId, title, options } = event.data;
+        asked.set(requestId, `${title} (${options.map(({ name }) => name).join(', ')})`);
+        return nothing;
+      }
+      case 'input.requested':
+        asked.set(event.data.requestId, event.data.message);
+        return nothing;
+      case 'run.awaiting_input': {
+        const { requestId, runId } = event.data;
+        const answer = `answer by POST /v1/runs/${runId}/respond of the service, with the requestId ${requestId}`;
+        const text = `The agent waits for an answer: ${asked.get(requestId) ?? ''}\n(${answer})`;
+        return { kind: 'waiting', requestId, text };
+      }
+      default:
+        return toldOf(event);
+    }
+  };
+}
+
+type Stateless = Exclude<
+  ConversationEvent,
+  { type: 'permission.requested' | 'input.requested' | 'run.awaiting_input' }
+>;
+
+function toldOf(event: Stateless): Told {
   switch (event.type) {
     case 'message.delta':
       return { kind: 'text', text: event.data.text };
@@ -32,14 +64,11 @@ export function toldOf(event: ConversationEvent): Told {
       return { kind: 'failed', error: null, usage: event.data.usage };
     case 'run.queued':
     case 'run.started':
-    case 'run.awaiting_input':
     case 'run.resumed':
     case 'tool.started':
     case 'tool.updated':
     case 'tool.finished':
-    case 'permission.requested':
     case 'permission.resolved':
-    case 'input.requested':
     case 'input.resolved':
     case 'artifact.updated':
     case 'plan.updated':
