@@ -7,6 +7,7 @@ import { DomainError } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
 import type { App } from './app.ts';
 import { newHead } from './http/answer.ts';
+import { lingerBeforeClose } from './http/linger.ts';
 import { errorBody, errorResponse, presentable } from './http/errors.ts';
 
 /** A part of the service that speaks to the connection itself (git): no body limit, no buffering. */
@@ -59,6 +60,7 @@ export function createListener(
         : undefined;
   const shouldUpgradeCallback = (request: IncomingMessage) => findUpgrade(request) !== undefined;
   const server = createServer({ shouldUpgradeCallback }, (request, response) => {
+    lingerBeforeClose(request, response);
     const mount = mounts.find((one) => request.url?.startsWith(one.prefix));
     if (mount && hosts.labelOf(request) === null) void serveMount(app, mount, request, response);
     else void appListener(request, response);

@@ -96,6 +96,49 @@ test('413 for a declared length over the limit, before any of the body has come'
   assert.equal(reply, 413);
 });
 
+test('a client that wants its connection closed gets the whole answer, also when its body was refused', async () => {
+  const body = Buffer.alloc(7 * 1024 * 1024, 'a');
+  for (let round = 0; round < 10; round += 1) {
+    const reply = await new Promise<string>((resolve, reject) => {
+      const sent = request(
+        `${origin}/v1/agents`,
+        {
+          method: 'POST',
+          agent: false,
+          headers: {
+            authorization: `Bearer ${world.keys.owner}`,
+            'content-type': 'application/json',
+            'content-length': String(body.length),
+            connection: 'close',
+          },
+        },
+        (response) => {
+          let text = '';
+          response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+          response.on('end', () => resolve(`${response.statusCode} ${text}`)).on('error', reject);
+        },
+      );
+      sent.on('error', reject);
+      sent.end(body);
+    });
+    assert.match(reply, /^413 .*"code":"body_too_large"/);
+  }
+});
+
+test('one that sends nothing more is not waited for long, and one that sends without end is cut off', async () => {
+  const head =
+    `POST /v1/agents HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${world.keys.owner}\r\n` +
+    'Content-Type: application/json\r\nConnection: close\r\n';
+  const silent = await raw(`${head}Content-Length: 9000000\r\n\r\nabc`);
+  assert.match(silent.text, /^HTTP\/1\.1 413 /);
+  const endless = await raw(
+    `${head}Transfer-Encoding: chunked\r\n\r\n`,
+    `10000\r\n${'a'.repeat(65_536)}\r\n`,
+  );
+  assert.match(endless.text, /^HTTP\/1\.1 413 /);
+  assert.ok(endless.written < 512 * 1024 * 1024, `${endless.written} bytes were taken`);
+});
+
 test('a body read from the connection is checked like any other', async () => {
   const post = async (body: string, type = 'application/json') => {
     const response = await fetch(`${origin}/v1/agents`, {

@@ -179,6 +179,30 @@ test('413: a body over 1 MiB is refused, declared or chunked; one of exactly 1 M
   chunked.destroy();
 });
 
+test('413: the answer arrives whole also where the connection is closed after it', async () => {
+  const { world } = await withBody();
+  const body = Buffer.alloc(7 * 1024 * 1024, ' ');
+  for (let round = 0; round < 20; round += 1) {
+    const sent = request(`${world.service.url}/v1/agents`, {
+      method: 'POST',
+      agent: false,
+      headers: {
+        authorization: `Bearer ${world.keys.owner}`,
+        'content-type': 'application/json',
+        connection: 'close',
+        'content-length': String(body.length),
+      },
+    });
+    sent.end(body);
+    // An error of the connection rejects.
+    const [response] = (await once(sent, 'response')) as [import('node:http').IncomingMessage];
+    let text = '';
+    response.setEncoding('utf8');
+    for await (const chunk of response) text += chunk;
+    assert.deepEqual([response.statusCode, JSON.parse(text).code], [413, 'body_too_large'], `round ${round}`);
+  }
+});
+
 test('415: a body that is not declared as JSON in UTF-8 is refused on every call that takes one', async () => {
   const { world, paths } = await withBody();
   const types = ['text/plain', 'application/x-www-form-urlencoded', 'application/json; charset=latin1', ''];
