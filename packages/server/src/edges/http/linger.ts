@@ -23,33 +23,36 @@ export function lingerBeforeClose(request: IncomingMessage, response: ServerResp
     if (typeof chunk === 'string') {
       response.write(chunk, typeof encoding === 'string' ? (encoding as BufferEncoding) : 'utf8');
     } else if (chunk instanceof Uint8Array) response.write(chunk);
-    void discard(request).then(() => end(callback));
+    discard(request, () => end(callback));
     return response;
   }) as ServerResponse['end'];
 }
 
-/** Resolves when nothing comes any more, or enough has. */
-function discard(request: IncomingMessage): Promise<void> {
-  return new Promise((resolve) => {
-    let bytes = 0;
-    let idle: NodeJS.Timeout | undefined;
-    const done = () => {
-      clearTimeout(idle);
-      clearTimeout(limit);
-      request.off('data', onData).off('end', done).off('close', done);
-      resolve();
-    };
-    const wait = () => {
-      clearTimeout(idle);
-      idle = setTimeout(done, idleMs);
-    };
-    const onData = (chunk: Buffer) => {
-      bytes += chunk.length;
-      if (bytes > maxBytes) done();
-      else wait();
-    };
-    const limit = setTimeout(done, maxMs);
-    request.on('data', onData).on('end', done).on('close', done).on('error', done);
-    wait();
-  });
+/** Calls back when nothing comes any more, or enough has. */
+function discard(request: IncomingMessage, onDone: () => void): void {
+  const begunMs = performance.now();
+  let bytes = 0;
+  let seenBytes = 0;
+  let isOver = false;
+  const done = () => {
+    if (isOver) return;
+    isOver = true;
+    clearTimeout(timer);
+    request.off('data', onData).off('end', done).off('close', done).off('error', done);
+    onDone();
+  };
+  const onData = (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > maxBytes) done();
+  };
+  const look = () => {
+    if (isOver) return;
+    if (bytes === seenBytes || performance.now() - begunMs > maxMs) return done();
+    seenBytes = bytes;
+    timer = wait();
+  };
+  // A process that was not let run meanwhile reads what has come before it looks.
+  const wait = () => setTimeout(() => setImmediate(look), idleMs);
+  let timer = wait();
+  request.on('data', onData).on('end', done).on('close', done).on('error', done);
 }
