@@ -7,8 +7,8 @@ import { REST_JSON, surfacesOf } from '../lib/surfaces.ts';
 import type { Lane, Surface } from '../lib/surfaces.ts';
 import type { World } from '../lib/world.ts';
 
-/** No round begins later than this. */
-const BUDGET_MS = 60_000;
+/** When it is over, no round begins but one that makes their number odd: the median of two would be the lower one. */
+const BUDGET_MS = 30_000;
 const MAX_ROUNDS = 5;
 const WARM_UP = 40;
 /** As in the other measurements: what is measured is not a long conversation. */
@@ -36,7 +36,8 @@ export async function surfaces(world: World): Promise<Figure[]> {
   try {
     for (const surface of surfaces) await load(world, surface, 8, WARM_UP);
     const startMs = performance.now();
-    for (let round = 0; round < MAX_ROUNDS && performance.now() - startMs < BUDGET_MS; round += 1) {
+    const isInTime = () => performance.now() - startMs < BUDGET_MS;
+    for (let round = 0; round < MAX_ROUNDS && (round % 2 === 0 || isInTime()); round += 1) {
       for (const shape of shapes) {
         // Each round begins with another one.
         const order = [...surfaces.slice(round * 2), ...surfaces.slice(0, round * 2)];
