@@ -16,8 +16,8 @@ const TURNS = 20;
 const TOKENS = 20;
 
 const shapes = [
-  { name: 'one after another', lanes: 1, messages: 60 },
-  { name: '8 conversations', lanes: 8, messages: 160 },
+  { name: 'one after another', lanes: 1, messages: 30 },
+  { name: '8 conversations', lanes: 8, messages: 80 },
 ];
 
 interface Cost {
