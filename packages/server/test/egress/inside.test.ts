@@ -54,7 +54,7 @@ async function inside(t: TestContext, mode: 'proxy' | 'transparent', more: strin
   const { usable, problems, transparentEgress } = await sandboxes.driver.capabilities();
   if (!usable) return void t.skip(`no sandbox here: ${problems.join(' ')}`);
   if (mode === 'transparent' && !transparentEgress) {
-    return void t.skip('transparent egress needs root, nsenter and ip');
+    return void t.skip('transparent egress is not possible here');
   }
   const { hostPath, nodeDir } = await preparedHarness();
   const id = newId();

@@ -11,10 +11,11 @@ import type {
   TokenGrant,
   Verdict,
 } from '../../domain/ports/channel.ts';
+import { bearerToken } from '../bearer-token.ts';
 import { at, isObject, needText, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
 import { formCall, jsonCall, readStatus } from '../call.ts';
 import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
-import { claimsHold, isSignedBy, keyOfSet, readToken, signToken, type Token } from '../jwt.ts';
+import { claimsHold, isSignedBy, keyOfSet, signToken, type Token } from '../jwt.ts';
 import { parsedDocument } from '../documents.ts';
 import { sha256, forged, genuine } from '../signing.ts';
 import { splitText } from '../split.ts';
@@ -80,10 +81,9 @@ function verifyGoogleChat(
   nowMs: number,
   documents: Documents,
 ): Verdict {
-  const text = /^Bearer (\S+)$/i.exec(request.headers.get('authorization') ?? '')?.[1];
-  if (!text) return forged('signature_missing', 'The header Authorization: Bearer is needed.');
-  const token = readToken(text);
-  if (!token) return forged('signature_malformed', 'The bearer token is not a JSON Web Token.');
+  const given = bearerToken(request);
+  if ('refusal' in given) return given.refusal;
+  const { token } = given;
   const project = textOf(setup.settings, 'projectNumber');
   const isProjectToken = textAt(token.claims, 'iss') === chatAccount;
   if (isProjectToken && project === null) {

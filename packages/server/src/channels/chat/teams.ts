@@ -9,10 +9,11 @@ import type {
   TokenGrant,
   Verdict,
 } from '../../domain/ports/channel.ts';
+import { bearerToken } from '../bearer-token.ts';
 import { at, listAt, needText, readJsonBody, textAt, type Json } from '../body.ts';
 import { formCall, jsonCall, readStatus, segment } from '../call.ts';
 import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
-import { claimsHold, isSignedBy, keyOfSet, readToken } from '../jwt.ts';
+import { claimsHold, isSignedBy, keyOfSet } from '../jwt.ts';
 import { forged, genuine } from '../signing.ts';
 import { splitText } from '../split.ts';
 import { allows, leadsTo, required, requiredSetting, setting, textOf } from '../specs.ts';
@@ -60,10 +61,9 @@ function verifyTeams(
   nowMs: number,
   documents: Documents,
 ): Verdict {
-  const text = /^Bearer (\S+)$/i.exec(request.headers.get('authorization') ?? '')?.[1];
-  if (!text) return forged('signature_missing', 'The header Authorization: Bearer is needed.');
-  const token = readToken(text);
-  if (!token) return forged('signature_malformed', 'The bearer token is not a JSON Web Token.');
+  const given = bearerToken(request);
+  if ('refusal' in given) return given.refusal;
+  const { token } = given;
   const expected = {
     issuers: ['https://api.botframework.com'],
     audience: textOf(setup.settings, 'appId') ?? '',

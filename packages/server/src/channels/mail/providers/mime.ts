@@ -1,5 +1,6 @@
 import type { ChannelSetup, InboundRequest, Verdict } from '../../../domain/ports/channel.ts';
 import { DomainError, invalid } from '../../../domain/errors.ts';
+import { bearerText } from '../../bearer-token.ts';
 import { mediaType } from '../../body.ts';
 import { emptyAnswer } from '../../event.ts';
 import { forged, genuine, sameText, secretsOf, sha256 } from '../../signing.ts';
@@ -48,7 +49,7 @@ export const mimeReceiver: MailReceiver = {
 function verifyMime(request: InboundRequest, setup: ChannelSetup, nowMs: number): Verdict {
   const secrets = secretsOf(setup.credentials['webhookSecret'], setup.previousSecret);
   if (standardHeaders(request)) return verifyStandard(request, secrets, nowMs);
-  const token = /^Bearer (\S+)$/i.exec(request.headers.get('authorization') ?? '')?.[1];
+  const token = bearerText(request);
   if (!token) return forged('signature_missing', 'Sign as Standard Webhooks, or send Authorization: Bearer.');
   return secrets.some((secret) => sameText(secret, token))
     ? genuine
