@@ -46,13 +46,20 @@ async function whole(call: ExecCall): Promise<Answer> {
   return { status: 200, body: { ...end, ...output.end() } };
 }
 
-/** A client that goes away ends the command: who watches it steers it. What is kept for a repeated request is the whole. */
-async function streamed(call: ExecCall): Promise<Answer> {
+interface Watched {
+  /** What is kept for a repeated request: the whole. */
+  answer: Answer;
+  /** Tells the client the end. To be called once the answer is kept: whoever has seen the end may ask for it again. */
+  finish(): void;
+}
+
+/** A client that goes away ends the command: who watches it steers it. */
+async function streamed(call: ExecCall): Promise<Watched> {
   const encoding = call.body.encoding ?? 'utf-8';
   const output = createOutput(encoding, limits.execOutputBytes);
   const input = inputOf(call);
   const gone = call.gone();
-  return new Promise<Answer>((resolve, reject) => {
+  return new Promise<Watched>((resolve, reject) => {
     call
       .streamText(async (sink) => {
         let begun = (): void => {};
@@ -78,9 +85,11 @@ async function streamed(call: ExecCall): Promise<Answer> {
           (end: ExecEnd) => {
             for (const stream of ['stdout', 'stderr'] as const)
               for (const data of output.rest(stream)) sink.send(stream, { data, encoding });
-            sink.send('exit', end);
-            sink.end();
-            resolve({ status: 200, body: { ...end, ...output.end() } });
+            const finish = () => {
+              sink.send('exit', end);
+              sink.end();
+            };
+            resolve({ answer: { status: 200, body: { ...end, ...output.end() } }, finish });
           },
           (error: unknown) => {
             // Before it has begun the client can still be told by a status; after it the stream breaks off.
@@ -124,22 +133,26 @@ export const execRoutes = [
       requireEdit(call.caller);
       const key = idempotencyKey(call.header('idempotency-key'));
       const isStream = call.canStream && wantsStream(call.header('accept'));
-      const work = () => (isStream ? streamed(call) : whole(call));
+      const work = async (): Promise<Watched> =>
+        isStream ? streamed(call) : { answer: await whole(call), finish: () => {} };
       if (key === null) {
-        const answer = await work();
+        const { answer, finish } = await work();
+        finish();
         return isStream ? alreadySent : (answer as never);
       }
-      let isOurs = false;
+      let ours: Watched | null = null;
       const hash = requestHash(`POST /sandbox/${call.params.agentId}/exec`, call.body);
-      const kept = await call.services.idempotency.once(call.caller, key, hash, {
+      const once = call.services.idempotency.once(call.caller, key, hash, {
         lease: true,
         async run() {
-          isOurs = true;
-          return store(await work());
+          ours = await work();
+          return store(ours.answer);
         },
         refusal: storeRefusal,
       });
-      if (isStream && isOurs) return alreadySent;
+      // The command has ended even where its answer could not be kept, and the client is told so.
+      const kept = await once.finally(() => ours?.finish());
+      if (isStream && ours) return alreadySent;
       if (kept.replayed) call.head['Idempotent-Replayed'] = 'true';
       return answerOf(kept.answer) as never;
     },
