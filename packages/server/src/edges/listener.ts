@@ -6,6 +6,7 @@ import { getRequestListener, RequestError } from '@hono/node-server';
 import { DomainError } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
 import type { App } from './app.ts';
+import { ambiguousHead } from './http/ambiguous-head.ts';
 import { newHead } from './http/answer.ts';
 import { lingerBeforeClose } from './http/linger.ts';
 import { errorBody, errorResponse, presentable } from './http/errors.ts';
@@ -59,8 +60,11 @@ export function createListener(
         ? hosts.upgrade
         : undefined;
   const shouldUpgradeCallback = (request: IncomingMessage) => findUpgrade(request) !== undefined;
-  const server = createServer({ shouldUpgradeCallback }, (request, response) => {
+  // A missing Host is refused below, in the shape of every other refusal.
+  const server = createServer({ shouldUpgradeCallback, requireHostHeader: false }, (request, response) => {
     lingerBeforeClose(request, response);
+    const reason = ambiguousHead(request);
+    if (reason !== null) return refuseHead(response, 400, reason);
     const mount = mounts.find((one) => request.url?.startsWith(one.prefix));
     if (mount && hosts.labelOf(request) === null) void serveMount(app, mount, request, response);
     else void appListener(request, response);
@@ -71,7 +75,13 @@ export function createListener(
   // Longer than the idle time-out of usual load balancers, so that they never meet a connection just closed.
   server.keepAliveTimeout = 65_000;
   server.on('clientError', refuseMalformed);
+  server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    lingerBeforeClose(request, response);
+    refuseHead(response, 417, 'The only expectation that is met is 100-continue.');
+  });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    const reason = ambiguousHead(request);
+    if (reason !== null) return void socket.end(bareAnswer('400 Bad Request', reason));
     void findUpgrade(request)?.handle(request, socket, head);
   });
   // A client beyond it is turned away; without an end to them nobody could be served any more, nor anything be opened.
@@ -138,12 +148,27 @@ function adapterFailed(app: App, error: unknown): Response {
 /** What is no HTTP has no request object; the answer is written to the bare socket. */
 function refuseMalformed(error: Error & { code?: string }, socket: Socket): void {
   if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
-  const [status, text] = malformed(error.code);
+  socket.end(bareAnswer(...malformed(error.code)));
+}
+
+function bareAnswer(status: string, text: string): string {
   const body = JSON.stringify({ error: text, code: 'invalid_request' });
-  socket.end(
+  return (
     `HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
-      `X-Request-Id: ${newId()}\r\nConnection: close\r\n\r\n${body}`,
+    `X-Request-Id: ${newId()}\r\nConnection: close\r\n\r\n${body}`
   );
+}
+
+/** The connection ends with it: where its next request would begin is not known for sure. */
+function refuseHead(response: ServerResponse, status: number, text: string): void {
+  const body = JSON.stringify({ error: text, code: 'invalid_request' });
+  response.writeHead(status, {
+    'Content-Type': 'application/json',
+    'Content-Length': Buffer.byteLength(body),
+    'X-Request-Id': newId(),
+    Connection: 'close',
+  });
+  response.end(body);
 }
 
 function malformed(code: string | undefined): [status: string, text: string] {

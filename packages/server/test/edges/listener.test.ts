@@ -64,6 +64,28 @@ test('what is no HTTP, or a malformed host, gets a JSON answer with a request id
   assert.match(large.text, /"code":"invalid_request"/);
 });
 
+test('a head that says two things at once, names no host or expects what is not met is refused as JSON, and ends the connection', async () => {
+  const get = (fields: string) => raw(`GET /v1/agents HTTP/1.1\r\n${fields}\r\n`);
+  const key = `Authorization: Bearer ${world.keys.owner}\r\n`;
+  for (const [fields, status] of [
+    [`Host: a\r\nhost: b\r\n${key}`, 400],
+    [`Host: a\r\n${key}AUTHORIZATION: Bearer other\r\n`, 400],
+    [`Host: a\r\n${key}Idempotency-Key: 1\r\nIdempotency-Key: 2\r\n`, 400],
+    [`Host: a\r\n${key}Content-Type: text/plain\r\nContent-Type: application/json\r\n`, 400],
+    [`Host: a\r\nHost: b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n`, 400],
+    [key, 400],
+    [`Host: a\r\n${key}Expect: a miracle\r\n`, 417],
+  ] as const) {
+    const { text } = await get(fields);
+    assert.match(text, new RegExp(`^HTTP/1\\.1 ${status} `), fields);
+    assert.match(text, /\r\nContent-Type: application\/json\r\n/, fields);
+    assert.match(text, /\{"error":"[^"]+","code":"invalid_request"\}$/, fields);
+    assert.ok(!text.includes(world.keys.owner));
+  }
+  const once = await get(`Host: a\r\n${key}Connection: close\r\n`);
+  assert.match(once.text, /^HTTP\/1\.1 200 /);
+});
+
 test('413 for an endless chunked body, without reading it all', async () => {
   const head =
     `POST /v1/agents HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${world.keys.owner}\r\n` +
