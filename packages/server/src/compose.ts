@@ -1,21 +1,20 @@
-import { chmodSync, lstatSync, mkdirSync, readFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { bootstrapKeyFile } from './admin/bootstrap-key-file.ts';
-import { keyFile, keyVariable } from './admin/encryption-key-file.ts';
-import { ConfigError, type Config } from './config.ts';
+import { ConfigError } from './config-values.ts';
+import { type Config } from './config.ts';
 import { endInSteps, type EndStep } from './end-steps.ts';
 import { createCursors } from './domain/paging.ts';
 import type { Log } from './domain/log.ts';
 import { defaultManifest } from './domain/manifest.ts';
-import type { Egress } from './domain/ports/egress.ts';
 import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gateway.ts';
-import type { SandboxCapabilities, SandboxDriver } from './domain/ports/sandbox.ts';
+import type { SandboxDriver } from './domain/ports/sandbox.ts';
 import { createApp, type App } from './edges/app.ts';
 import { createGitEdge } from './edges/git.ts';
 import { createTerminalEdge } from './edges/terminal/edge.ts';
 import { createListener, type Listener } from './edges/listener.ts';
 import { openChannels } from './open-channels.ts';
+import { extraCaFiles, isDetached, makeEnterable } from './host-checks.ts';
 import { openFilesLimit } from './open-files.ts';
 import { createSecretBroker } from './egress/broker/secret-broker.ts';
 import { createModelGateway } from './gateway/gateway.ts';
@@ -23,7 +22,7 @@ import { readProviders } from './gateway/providers.ts';
 import { harnessLinks } from './harness/link.ts';
 import { openA2a } from './open-a2a.ts';
 import { harnessLaunch, harnessWait, prepareHarness } from './harness/launch.ts';
-import { openEgress } from './open-egress.ts';
+import { egressGauges, openEgress } from './open-egress.ts';
 import { openSandboxDriver } from './open-sandbox-driver.ts';
 import { readAuthorities } from './repos/ca-bundle.ts';
 import { openRepos } from './repos/open-repos.ts';
@@ -44,7 +43,6 @@ import { createCancel } from './services/cancel.ts';
 import { createConversations } from './services/conversations.ts';
 import { createDeployWork } from './services/deploy-work.ts';
 import { createDeployments } from './services/deployments.ts';
-import { createEncryptionKeys } from './services/encryption-keys.ts';
 import { createEvents } from './services/events.ts';
 import { createForks } from './services/forks.ts';
 import { createHub } from './services/hub.ts';
@@ -64,22 +62,14 @@ import { createTerminals } from './services/terminals.ts';
 import { createTurnHistory } from './services/turn-history.ts';
 import { createUrlGuard } from './services/url-guard.ts';
 import { createAcpSessionStore } from './store/acp-sessions.ts';
-import { createAgentStore } from './store/agents.ts';
-import { createApiKeyStore } from './store/api-keys.ts';
-import { createChannelStore } from './store/channels.ts';
 import type { Database } from './store/database.ts';
 import { createSnapshotStore } from './volumes/snapshot.ts';
 import { createVolumes } from './volumes/volumes.ts';
-import { createDeploymentStore } from './store/deployments.ts';
 import { openDoorbell } from './store/doorbell.ts';
 import { createIdempotencyStore } from './store/idempotency.ts';
-import { createOrgStore } from './store/orgs.ts';
 import { createRateUsageStore } from './store/rate-usage.ts';
-import { createSandboxBrokerStore } from './store/sandbox-brokers.ts';
-import { createSealedRowStore } from './store/sealed-rows.ts';
-import { createSecretStore } from './store/secrets.ts';
+import { createStores, openEncryptionKeys } from './stores.ts';
 import { createSnapshotRows } from './store/snapshots.ts';
-import { createSettingsStore } from './store/settings.ts';
 
 export interface Service {
   bootstrap: BootstrapResult;
@@ -101,27 +91,6 @@ const HOUR_MS = 3_600_000;
 const TERMINAL_GRACE_MS = 60_000;
 /** For each part of the service when it ends. */
 const END_MS = 3_000;
-
-/** The stores over one database. */
-export function createStores(db: Database) {
-  return {
-    agents: createAgentStore(db),
-    keys: createApiKeyStore(db),
-    secrets: createSecretStore(db),
-    deployments: createDeploymentStore(db),
-    orgs: createOrgStore(db),
-    settings: createSettingsStore(db),
-    sandboxBrokers: createSandboxBrokerStore(db),
-    sealedRows: createSealedRowStore(db),
-    channels: createChannelStore(db),
-  };
-}
-
-export function openEncryptionKeys(config: Config, db: Database, stores: ReturnType<typeof createStores>) {
-  const file = keyFile(config.encryptionKeyFile);
-  const source = config.encryptionKey === null ? file : keyVariable(config.encryptionKey, file);
-  return createEncryptionKeys({ db, ...stores, source });
-}
 
 /** The only place that knows every part: plain constructor calls, from top to bottom. */
 export async function compose(
@@ -443,46 +412,4 @@ export async function compose(
       return endInSteps(steps, log);
     },
   };
-}
-
-function egressGauges(proxy: Egress): Record<string, number> {
-  const { connections, refusals, sentBytes, receivedBytes } = proxy.stats();
-  return {
-    berth_egress_connections_open: connections,
-    berth_egress_refused_total: refusals,
-    berth_egress_sent_bytes_total: sentBytes,
-    berth_egress_received_bytes_total: receivedBytes,
-  };
-}
-
-/** Somebody who starts the service from a terminal does not expect anything to be left of it. */
-function isDetached(config: Config, { driver, usable, detached }: SandboxCapabilities): boolean {
-  if (config.detach === 'never' || (config.detach === 'auto' && process.stdin.isTTY)) return false;
-  if (config.detach === 'always' && usable && !detached) {
-    throw new ConfigError(
-      `BERTH_DETACH: sandboxes of the ${driver} driver end with the service; use auto or never.`,
-    );
-  }
-  return detached;
-}
-
-/** Sandboxes, and as root PostgreSQL, run as other users, who must be able to pass through. */
-function makeEnterable(path: string): void {
-  mkdirSync(path, { recursive: true, mode: 0o711 });
-  const user = process.getuid?.();
-  const found = lstatSync(path);
-  // The folder of sockets may lie in /tmp, where anybody could have made one of its name.
-  if (user !== 0 && (!found.isDirectory() || found.uid !== user))
-    throw new ConfigError(
-      `BERTH_DATA_DIR: ${path} belongs to another user; use a data directory of your own.`,
-    );
-  chmodSync(path, 0o711);
-  if (user === 0) chmodSync(dirname(path), 0o711);
-}
-
-/** Certificate authorities that the operator trusts besides the system's, by the usual variables of git and Node. */
-function extraCaFiles(env: NodeJS.ProcessEnv): string[] {
-  return ['GIT_SSL_CAINFO', 'SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS']
-    .map((name) => env[name])
-    .filter((path): path is string => path !== undefined && path !== '');
 }

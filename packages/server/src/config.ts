@@ -1,16 +1,22 @@
-import { accessSync, constants, statSync } from 'node:fs';
 import { createHash } from 'node:crypto';
-import { isIP } from 'node:net';
-import { dirname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { parseNetwork, type Network } from './domain/address-ranges.ts';
 import type { EgressPolicy } from './domain/egress-policy.ts';
-import { egressPresets } from './domain/egress-presets.ts';
 import { isolationGrades, type Isolation } from './domain/ports/sandbox.ts';
+import {
+  ConfigError,
+  number,
+  oneOf,
+  reachable,
+  readBaseUrl,
+  readDefaultEgress,
+  readFileName,
+  readNetworks,
+  readRateLimit,
+} from './config-values.ts';
+import { vars, type Env } from './config-variables.ts';
 
 const sandboxDrivers = ['auto', 'bubblewrap', 'docker', 'process'] as const;
-
-/** A bad variable: the message begins with its name and says what it may be. */
-export class ConfigError extends Error {}
 
 export interface Config {
   host: string;
@@ -86,215 +92,11 @@ export interface Config {
   };
 }
 
-interface Variable {
-  name: string;
-  fallback: string;
-  meaning: string;
-}
-
-/** Every variable with its default; `docs/configuration.md` is checked against this list. */
-export const variables: Variable[] = [];
-
-type Env = Record<string, string | undefined>;
-
-function declare(name: string, fallback: string, meaning: string): (env: Env) => string {
-  variables.push({ name, fallback, meaning });
-  return (env) => env[name]?.trim() ?? '';
-}
-
-const vars = {
-  host: declare('BERTH_HOST', '127.0.0.1', 'Address to listen on.'),
-  port: declare('BERTH_PORT', '8080', 'Port to listen on, 0 to 65535; 0 takes a free one.'),
-  baseUrl: declare(
-    'BERTH_BASE_URL',
-    'http://localhost:<port>',
-    'Address that clients use; an http or https URL without a path.',
-  ),
-  appDomain: declare(
-    'BERTH_APP_DOMAIN',
-    'localhost:<port>',
-    'Domain under which each agent has its address.',
-  ),
-  trustedProxies: declare(
-    'BERTH_TRUSTED_PROXIES',
-    '(none)',
-    'Comma-separated address ranges in CIDR form of reverse proxies that are believed what they say of host and client.',
-  ),
-  dataDir: declare('BERTH_DATA_DIR', './data', 'Directory of everything that is kept.'),
-  databaseUrl: declare(
-    'BERTH_DATABASE_URL',
-    '(embedded)',
-    'postgres:// URL of a PostgreSQL 15 or newer; absent = an embedded one in the data directory.',
-  ),
-  databasePool: declare('BERTH_DATABASE_POOL', '8', 'Connections to the database, 2 to 100.'),
-  sandbox: declare(
-    'BERTH_SANDBOX',
-    'auto',
-    'Sandbox driver: bubblewrap, docker or process; auto is bubblewrap. There is no fallback from one to another.',
-  ),
-  minIsolation: declare(
-    'BERTH_MIN_ISOLATION',
-    'kernel',
-    'Weakest isolation that the service starts with: none, kernel, user-kernel or vm.',
-  ),
-  processSandbox: declare(
-    'BERTH_UNSAFE_PROCESS_SANDBOX',
-    '0',
-    '1 allows BERTH_SANDBOX=process, which isolates nothing. For development on a machine of your own.',
-  ),
-  dockerSocket: declare(
-    'BERTH_DOCKER_SOCKET',
-    '/var/run/docker.sock',
-    'Unix socket of Docker or Podman, for BERTH_SANDBOX=docker.',
-  ),
-  dockerRuntime: declare(
-    'BERTH_DOCKER_RUNTIME',
-    "(the engine's)",
-    'Name of the runtime as the engine knows it, such as runc, runsc or kata.',
-  ),
-  dockerImage: declare(
-    'BERTH_DOCKER_IMAGE',
-    '(none)',
-    'Image of the sandboxes, which must be on the engine already; needed for BERTH_SANDBOX=docker.',
-  ),
-  rateLimit: declare(
-    'BERTH_RATE_LIMIT',
-    '600/60',
-    'Requests per seconds that a key may make, as <requests>/<seconds>.',
-  ),
-  encryptionKeyFile: declare(
-    'BERTH_ENCRYPTION_KEY_FILE',
-    '<data dir>/encryption-key',
-    'File of the key-encryption key; made when absent.',
-  ),
-  encryptionKey: declare(
-    'BERTH_ENCRYPTION_KEY',
-    '(file)',
-    'The key-encryption key itself: 64 hex digits. Wins over the file.',
-  ),
-  allowPrivateNetworks: declare(
-    'BERTH_ALLOW_PRIVATE_NETWORKS',
-    '(none)',
-    'Comma-separated address ranges in CIDR form that the SSRF guard lets through.',
-  ),
-  egressDefault: declare(
-    'BERTH_EGRESS_DEFAULT',
-    'npm,pypi,debian',
-    'What agents reach whose owner has set nothing: none, open, or presets of registries, comma-separated.',
-  ),
-  defaultModel: declare(
-    'BERTH_DEFAULT_MODEL',
-    '(first configured provider)',
-    'Model of agents that name none, as <provider>/<model_name>.',
-  ),
-  modelProviders: declare('BERTH_MODEL_PROVIDERS', '(none)', 'JSON file that names further model providers.'),
-  sandboxMemory: declare('BERTH_SANDBOX_MEMORY_MB', '1024', 'Memory of a sandbox in MiB, 64 to 1048576.'),
-  sandboxCpus: declare('BERTH_SANDBOX_CPUS', '1', 'Cores of a sandbox, 0.1 to 256.'),
-  sandboxPids: declare('BERTH_SANDBOX_PIDS', '256', 'Processes and threads in a sandbox, 32 to 32768.'),
-  sandboxDisk: declare(
-    'BERTH_SANDBOX_DISK_MB',
-    '2048',
-    'Disk of an agent (workspace and home) in MiB, 16 to 1048576.',
-  ),
-  diskMode: declare(
-    'BERTH_DISK_MODE',
-    'watch',
-    'How new agents are held to that: image (a file system of their own, needs root and loop devices; for bubblewrap), watch, or auto (image where it works).',
-  ),
-  snapshotFree: declare(
-    'BERTH_SNAPSHOT_MIN_FREE_MB',
-    '1024',
-    'Free disk space in MiB that snapshots leave to all else, 0 to 1048576.',
-  ),
-  sandboxIdle: declare(
-    'BERTH_SANDBOX_IDLE_SECONDS',
-    '300',
-    'Seconds without a turn after which a sandbox is stopped, 1 to 86400.',
-  ),
-  freezeAfter: declare(
-    'BERTH_FREEZE_AFTER_SECONDS',
-    '30',
-    'Seconds without use after which the processes of a sandbox are frozen until the next use, 0 to 86400; 0 = never.',
-  ),
-  sandboxWarm: declare(
-    'BERTH_WARM_SANDBOXES',
-    '1',
-    'Sandboxes kept ready for agents that have none, beside those, 0 to 1000; 0 = none.',
-  ),
-  sandboxMax: declare('BERTH_MAX_SANDBOXES', '64', 'Sandboxes kept at once on this node, 1 to 10000.'),
-  maxActiveAgents: declare(
-    'BERTH_MAX_ACTIVE_AGENTS',
-    '1000',
-    'Agents of an organisation with unfinished runs, beyond which a send gets too_many_sandboxes, 1 to 100000.',
-  ),
-  maxConcurrentRuns: declare(
-    'BERTH_MAX_CONCURRENT_RUNS',
-    '1000',
-    'Turns that this node runs at once, 1 to 100000.',
-  ),
-  runTimeout: declare('BERTH_RUN_TIMEOUT_SECONDS', '3600', 'Seconds that a turn may take, 1 to 86400.'),
-  runAttempts: declare(
-    'BERTH_RUN_MAX_ATTEMPTS',
-    '3',
-    'Times that a turn is begun when its process was lost, 1 to 10.',
-  ),
-  lease: declare(
-    'BERTH_LEASE_SECONDS',
-    '10',
-    'Seconds after which another node takes over the turns of a dead one, 2 to 300.',
-  ),
-  drain: declare('BERTH_DRAIN_SECONDS', '30', 'Seconds that running turns get to end on SIGTERM, 0 to 3600.'),
-  detach: declare(
-    'BERTH_DETACH',
-    'auto',
-    'Whether running turns go on while the service is restarted: always, never, or auto = unless it was started from a terminal.',
-  ),
-  logLevel: declare('BERTH_LOG_LEVEL', 'info', 'debug, info, warn, error or silent.'),
-};
-
-function number(
-  name: string,
-  text: string,
-  fallback: number,
-  min: number,
-  max: number,
-  whole = true,
-): number {
-  if (text === '') return fallback;
-  // Number() alone would also take 0x1f and 1e3.
-  const value = /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;
-  if (!Number.isFinite(value) || (whole && !Number.isInteger(value)) || value < min || value > max) {
-    throw new ConfigError(
-      `${name} must be a ${whole ? 'whole ' : ''}number from ${min} to ${max}; it is "${text}".`,
-    );
-  }
-  return value;
-}
-
 function diskMode(env: Env, driver: string): Config['sandbox']['diskMode'] {
   const mode = oneOf('BERTH_DISK_MODE', vars.diskMode(env), 'watch', ['auto', 'image', 'watch']);
   if (mode === 'image' && (driver === 'docker' || driver === 'process'))
     throw new ConfigError(`BERTH_DISK_MODE: image is not for BERTH_SANDBOX=${driver}; use watch or auto.`);
   return mode;
-}
-
-function oneOf<T extends string>(name: string, text: string, fallback: T, allowed: readonly T[]): T {
-  if (text === '') return fallback;
-  const found = allowed.find((value) => value === text);
-  if (!found) throw new ConfigError(`${name} must be one of ${allowed.join(', ')}; it is "${text}".`);
-  return found;
-}
-
-/** Whether every folder above can be entered by any uid; matters only when the service is root. */
-function reachable(path: string): boolean {
-  for (let at = path; ; at = dirname(at)) {
-    try {
-      if ((statSync(at).mode & 0o001) === 0 && at !== path) return false;
-    } catch {
-      // What does not exist yet is made by us, enterable.
-    }
-    if (dirname(at) === at) return true;
-  }
 }
 
 /**
@@ -422,67 +224,4 @@ function readDocker(env: Env, driver: (typeof sandboxDrivers)[number]): Config['
       'BERTH_DOCKER_IMAGE must name an image when BERTH_SANDBOX is docker (docs/sandbox.md).',
     );
   return { socket, runtime: runtime || null, image: image || null };
-}
-
-function readBaseUrl(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : null;
-  if (
-    !url ||
-    !/^https?:$/.test(url.protocol) ||
-    url.pathname !== '/' ||
-    url.search ||
-    url.hash ||
-    url.username
-  ) {
-    throw new ConfigError(`BERTH_BASE_URL must be an http or https URL without a path; it is "${text}".`);
-  }
-  return url.origin;
-}
-
-function readRateLimit(text: string): { quota: number; windowSeconds: number } {
-  const match = /^(\d{1,9})\/(\d{1,5})$/.exec(text);
-  const quota = Number(match?.[1] ?? 0);
-  const windowSeconds = Number(match?.[2] ?? 0);
-  if (quota < 1 || windowSeconds < 1) {
-    throw new ConfigError(`BERTH_RATE_LIMIT must be <requests>/<seconds>, such as 600/60; it is "${text}".`);
-  }
-  return { quota, windowSeconds };
-}
-
-function readNetworks(name: string, text: string): string[] {
-  const ranges = text
-    .split(',')
-    .map((range) => range.trim())
-    .filter(Boolean);
-  for (const range of ranges) {
-    const [address = '', bits = '', ...rest] = range.split('/');
-    const maxBits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
-    if (rest.length > 0 || !/^\d{1,3}$/.test(bits) || Number(bits) > maxBits) {
-      throw new ConfigError(
-        `${name} must be address ranges such as 127.0.0.0/8,::1/128; "${range}" is none.`,
-      );
-    }
-  }
-  return ranges;
-}
-
-function readDefaultEgress(text: string): EgressPolicy {
-  const lists = { allow: [], deny: [], transparent: false };
-  if (text === 'none' || text === 'open') return { mode: text, presets: [], ...lists };
-  const presets = text.split(',').map((name) => name.trim());
-  const unknown = presets.find((name) => !Object.hasOwn(egressPresets, name));
-  if (unknown === undefined) return { mode: 'list', presets, ...lists };
-  throw new ConfigError(
-    `BERTH_EGRESS_DEFAULT must be none, open, or some of ${Object.keys(egressPresets).join(', ')}; "${unknown}" is none.`,
-  );
-}
-
-function readFileName(name: string, text: string): string | null {
-  if (text === '') return null;
-  try {
-    accessSync(text, constants.R_OK);
-  } catch {
-    throw new ConfigError(`${name} must name a readable file; "${text}" is none.`);
-  }
-  return resolve(text);
 }

@@ -86,3 +86,14 @@ export function openEgress(deps: {
     },
   };
 }
+
+/** What `GET /metrics` shows of it. */
+export function egressGauges(proxy: Egress): Record<string, number> {
+  const { connections, refusals, sentBytes, receivedBytes } = proxy.stats();
+  return {
+    berth_egress_connections_open: connections,
+    berth_egress_refused_total: refusals,
+    berth_egress_sent_bytes_total: sentBytes,
+    berth_egress_received_bytes_total: receivedBytes,
+  };
+}

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { ConfigError, readConfig, variables } from '../src/config.ts';
+import { ConfigError } from '../src/config-values.ts';
+import { readConfig } from '../src/config.ts';
+import { variables } from '../src/config-variables.ts';
 
 /** Values that each variable refuses; a variable that takes any text has none. */
 const bad: Record<string, string[]> = {

@@ -1,5 +1,5 @@
 import type { Config } from '../config.ts';
-import { createStores, openEncryptionKeys } from '../compose.ts';
+import { createStores, openEncryptionKeys } from '../stores.ts';
 import { createHostKey } from '../services/bootstrap.ts';
 import { withDatabase } from './with-database.ts';
 

@@ -1,4 +1,5 @@
-import { ConfigError, readConfig } from '../config.ts';
+import { ConfigError } from '../config-values.ts';
+import { readConfig } from '../config.ts';
 
 /** A message for the operator: one line, no stack. */
 export class CommandError extends Error {}

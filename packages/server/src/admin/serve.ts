@@ -1,7 +1,8 @@
 import { lookup } from 'node:dns/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { compose, type Service } from '../compose.ts';
-import { ConfigError, withPort, type Config } from '../config.ts';
+import { ConfigError } from '../config-values.ts';
+import { withPort, type Config } from '../config.ts';
 import { createLogger, type Logger } from '../logger.ts';
 import { readNodeId } from '../node-id.ts';
 import { openStore } from '../open-store.ts';
