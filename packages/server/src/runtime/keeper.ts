@@ -124,19 +124,22 @@ export class Keeper {
     return this.#take(kept, conversationId);
   }
 
+  /** Whether a turn of the agent's deployment would be held at once. */
+  isReady(claim: { agentId: string; deploymentId: string | null; generation: number }): boolean {
+    return this.#warm(claim.agentId, `${claim.deploymentId} ${claim.generation}`) !== null;
+  }
+
   /** Rejects with SandboxStartError, or with the signal's reason. */
   async hold(wish: SandboxWish, conversationId: string, signal: AbortSignal): Promise<Hold> {
     // The way of almost every turn: it is warm, and nobody waits.
-    const warm = this.#byAgent.get(wish.agentId);
-    if (
-      warm &&
-      warm.canTakeTurns &&
-      warm.fingerprint === fingerprint(wish) &&
-      !this.#queues.has(wish.agentId)
-    ) {
-      return this.#takeRunning(warm, conversationId);
-    }
+    const warm = this.#warm(wish.agentId, fingerprint(wish));
+    if (warm) return this.#takeRunning(warm, conversationId);
     return this.inTurn(wish.agentId, () => this.#holdInTurn(wish, conversationId, signal));
+  }
+
+  #warm(agentId: string, wanted: string): KeptSandbox | null {
+    const kept = this.#byAgent.get(agentId);
+    return kept?.canTakeTurns && kept.fingerprint === wanted && !this.#queues.has(agentId) ? kept : null;
   }
 
   /** Does `work` while nobody else gets hold of the agent's sandbox, in the order asked. */

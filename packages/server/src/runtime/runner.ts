@@ -10,7 +10,7 @@ import type {
   TurnResult,
 } from '../domain/ports/harness.ts';
 import type { Answer, Question } from '../domain/questions.ts';
-import type { Claim, RunLife } from '../services/run-life.ts';
+import type { RunLife } from '../services/run-life.ts';
 import type { TurnHistory } from '../services/turn-history.ts';
 import type { Hold, Keeper } from './keeper.ts';
 import { Questions } from './questions.ts';
@@ -51,9 +51,11 @@ async function guarded(deps: RunnerDependencies, turn: Turn, work: () => Promise
     if (turn.signal.aborted) return void (await endStopped(turn).catch(report));
     log.error('A turn failed inside the service.', { error: String(error), stack: (error as Error).stack });
     const failure: RunError = { code: 'harness_error', error: 'The service failed to execute the turn.' };
-    await turn
-      .giveUp('The service failed to execute the turn.', deps.maxAttempts, failure, 1_000)
-      .catch(report);
+    const { maxAttempts } = deps;
+    const reason = 'The service failed to execute the turn.';
+    // What fails by itself would else begin anew until the run's time is over.
+    const givenUp = { reason, maxAttempts, error: failure, delayMs: 1_000, countsAlways: true };
+    await turn.giveUp(givenUp).catch(report);
   }
 
   /** The database does not answer: the upkeep finds the run without an owner and ends the attempt. */
@@ -64,6 +66,10 @@ async function guarded(deps: RunnerDependencies, turn: Turn, work: () => Promise
 
 async function execute(deps: RunnerDependencies, turn: Turn): Promise<void> {
   const { claim } = turn;
+  const { keeper, life } = deps;
+  const isFirst = claim.attempt === 1;
+  const waits = !isFirst || claim.deploymentId === null || !keeper.isReady(claim);
+  if (waits && isFirst && !(await life.setWaits(claim, true))) return turn.abandon();
   const deployment = await deploymentOf(deps, turn);
   if (!deployment) {
     return turn.settle('failed', {
@@ -79,6 +85,8 @@ async function execute(deps: RunnerDependencies, turn: Turn): Promise<void> {
     claim.hasExtras ? deps.life.extras(claim.runId) : null,
   ]);
   if (!hold) return;
+  // On record before the harness knows of it: from here on the attempt counts.
+  if (waits && !(await counts(deps, turn, hold))) return turn.abandon();
   turn.questions = new Questions(deps.life, turn.writer, deployment.manifest.permissions);
   await follow(deps, turn, hold, (ended) =>
     hold.kept.connection.prompt({
@@ -90,6 +98,17 @@ async function execute(deps: RunnerDependencies, turn: Turn): Promise<void> {
       resume,
     }),
   );
+}
+
+/** False: the lane is another owner's. */
+async function counts({ life }: RunnerDependencies, { claim }: Turn, hold: Hold): Promise<boolean> {
+  let isOurs = false;
+  try {
+    isOurs = await life.setWaits(claim, false);
+    return isOurs;
+  } finally {
+    if (!isOurs) hold.release();
+  }
 }
 
 /** From the prompt to the end of the attempt. */
@@ -235,7 +254,7 @@ async function conclude(deps: RunnerDependencies, turn: Turn, hold: Hold, result
   const wasEnded = exit?.reason === 'killed' || exit?.code === null;
   const reason = hold.kept.endedBy ?? (wasEnded ? 'The sandbox was ended.' : null);
   if (reason === null) return turn.settle('failed', failure);
-  await turn.giveUp(reason, deps.maxAttempts, failure, RETRY_DELAY_MS);
+  await turn.giveUp({ reason, maxAttempts: deps.maxAttempts, error: failure, delayMs: RETRY_DELAY_MS });
 }
 
 /** Of what the agent said the beginning: an error is no place for a book, and the deltas have the rest. */
@@ -256,7 +275,8 @@ async function endStopped(turn: Turn): Promise<void> {
       return turn.settle('failed', { code: 'timeout', error: 'The turn took longer than it may.' });
     case 'drain': {
       const error: RunError = { code: 'lost', error: 'The service was stopped.' };
-      return turn.giveUp('The service was stopped; the run goes on with its next start.', null, error, 0);
+      const reason = 'The service was stopped; the run goes on with its next start.';
+      return turn.giveUp({ reason, maxAttempts: null, error, delayMs: 0 });
     }
     case 'lost':
     case null:
@@ -278,5 +298,3 @@ function delay(ms: number, signal: AbortSignal): Promise<void> {
     signal.addEventListener('abort', done, { once: true });
   });
 }
-
-export type { Claim };

@@ -1,7 +1,7 @@
 import type { EventBody } from '../domain/events.ts';
 import type { RunError } from '../domain/errors.ts';
 import type { RunUsage, TerminalStatus } from '../domain/nouns.ts';
-import type { Claim, LedgerRow, RunLife, RunWriter } from '../services/run-life.ts';
+import type { Claim, GivenUp, LedgerRow, RunLife, RunWriter } from '../services/run-life.ts';
 import { Questions } from './questions.ts';
 import { TurnLog, type RestoredLog } from './turn-log.ts';
 
@@ -84,11 +84,11 @@ export class Turn {
     await this.#life.settle(this.writer, { status, error, message, reply, usage: { ...this.#usage } });
   }
 
-  /** This attempt is over, the run may not be: `lost` of the next one's attempts fails it. */
-  async giveUp(reason: string, maxAttempts: number | null, error: RunError, delayMs: number): Promise<void> {
+  /** This attempt is over, the run may not be. */
+  async giveUp(givenUp: GivenUp): Promise<void> {
     await this.#end();
     await this.writer.flushed();
-    await this.#life.endAttempt(this.claim, { reason, maxAttempts, error, delayMs });
+    await this.#life.endAttempt(this.claim, givenUp);
   }
 
   /**

@@ -44,6 +44,8 @@ export interface GivenUp {
   /** Why the run fails when it may not. */
   error: RunError;
   delayMs: number;
+  /** Also when the attempt still waited for its sandbox, which else does not count. */
+  countsAlways?: boolean;
 }
 
 /** Who executes runs in this process. A send hands it the run at once when it has room. */
@@ -82,6 +84,11 @@ export interface RunLife {
   /** The present attempt is over; the run is tried again, or has failed, or is cancelled. */
   endAttempt(claim: Pick<Claim, 'conversationId' | 'epoch'>, givenUp: GivenUp): Promise<void>;
   bindDeployment(runId: string, deploymentId: string): Promise<void>;
+  /**
+   * Whether the attempt waits for its sandbox: one that is lost before its prompt was sent does not count. A later attempt
+   * waits from its claim on. False: the lane is another owner's.
+   */
+  setWaits(claim: Pick<Claim, 'conversationId' | 'epoch'>, waits: boolean): Promise<boolean>;
   ask(runId: string, question: Question): Promise<void>;
   cancelQuestion(runId: string, requestId: string): Promise<void>;
   /** Those of the runs that somebody wants to stop. */
@@ -188,13 +195,14 @@ export function createRunLife(options: RunLifeOptions): RunLife {
     },
 
     async endAttempt({ conversationId, epoch }, givenUp) {
-      const events = await lanes.endAttempt(db, { conversationId, epoch, ...givenUp });
+      const events = await lanes.endAttempt(db, { countsAlways: false, conversationId, epoch, ...givenUp });
       if (events.length === 0) return;
       publish.written(events);
       this.ready(conversationId);
     },
 
     bindDeployment: (runId, deploymentId) => bindDeployment(db, runId, deploymentId),
+    setWaits: (claim, waits) => lanes.setWaits(db, claim, waits),
     ask: (runId, question) => questions.insertQuestion(db, runId, question),
     cancelQuestion: (runId, requestId) => questions.cancelQuestion(db, runId, requestId),
     openQuestions: (runId) => questions.openQuestions(db, runId),

@@ -194,14 +194,28 @@ export interface EndedAttempt {
   maxAttempts: number | null;
   error: { code: RunErrorCode; error: string };
   delayMs: number;
+  /** Also when the attempt still waited for its sandbox, which else does not count. */
+  countsAlways: boolean;
 }
 
 /** The run waits for its next attempt, or has ended: which of them, the last event says. None: the lane was another owner's. */
 export async function endAttempt(db: Database, attempt: EndedAttempt) {
   const rows = await db.sql<EventRow[]>`
     select * from end_attempt(${attempt.conversationId}, ${attempt.epoch}::bigint, ${attempt.reason},
-      ${attempt.maxAttempts}, ${attempt.error.code}, ${attempt.error.error}, ${attempt.delayMs}, ${new Date()})`;
+      ${attempt.maxAttempts}, ${attempt.error.code}, ${attempt.error.error}, ${attempt.delayMs}, ${attempt.countsAlways}, ${new Date()})`;
   return rows.map(eventOf);
+}
+
+/** Says whether an attempt waits for its sandbox, and so has not sent its prompt. False: the lane is another owner's. */
+export async function setWaits(
+  db: Database,
+  { conversationId, epoch }: Pick<Claim, 'conversationId' | 'epoch'>,
+  waits: boolean,
+): Promise<boolean> {
+  const rows = await db.sql`
+    update lanes set waits = ${waits}
+      where conversation_id = ${conversationId} and epoch = ${epoch}::bigint and state = 'running' returning 1`;
+  return rows.length > 0;
 }
 
 export interface ReapRequest {

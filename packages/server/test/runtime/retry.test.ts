@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { HistoryTurn } from '../../src/domain/ports/harness.ts';
 import { newId } from '../../src/domain/ids.ts';
+import { fakeDriver } from '../support/fake-sandbox.ts';
 import { echo, runWorld, send } from '../support/run-world.ts';
 import { gate, never, untilStopped } from '../support/scripts.ts';
 import { until } from '../support/until.ts';
@@ -104,6 +105,90 @@ test('a run that is lost too often fails as lost, and the next message is answer
   assert.deepEqual([run.status, run.error?.code, run.attempt], ['failed', 'lost', 3]);
   const next = await alive.runs.send(owner, send('next', { agentId, conversationId }));
   assert.equal((await alive.runs.outcome(owner, next.runId, 10_000)).message?.content, 'next');
+});
+
+test('attempts that were lost while they waited for their sandbox do not count', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const nodeId = newId();
+  const queued = { runId: '', conversationId: '' };
+  for (let n = 0; n < 5; n += 1) {
+    const waiting = gate();
+    const gone = gate<never>();
+    const driver = fakeDriver();
+    driver.start = () => {
+      waiting.open();
+      return gone.opened;
+    };
+    const dead = await world.replica({ nodeId, driver });
+    if (n === 0) Object.assign(queued, await dead.runs.send(owner, send('go', { agentId })));
+    await waiting.opened;
+    await dead.db.close();
+    gone.open(Promise.reject(new Error('The process is gone.')) as never);
+    await dead.crash();
+  }
+  const sent = gate();
+  const dead = await world.replica({
+    nodeId,
+    script(turn) {
+      sent.open();
+      return untilStopped(turn);
+    },
+  });
+  await sent.opened;
+  await dead.crash();
+  const alive = await world.replica({ nodeId });
+  const { run, message } = await alive.runs.outcome(owner, queued.runId, 15_000);
+  assert.deepEqual([run.status, run.attempt, message?.content], ['completed', 7, 'go']);
+  const log = await world.log(queued.conversationId);
+  const numbers = log.flatMap((event) => (event.type === 'run.started' ? [event.data.attempt] : []));
+  assert.deepEqual(numbers, [1, 2, 3, 4, 5, 6, 7], 'they are told all the same');
+});
+
+test('attempts that an orderly stop of the service ended do not count', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const nodeId = newId();
+  let runId = '';
+  for (let n = 0; n < 4; n += 1) {
+    const begun = gate();
+    const stopped = await world.replica({
+      nodeId,
+      script(turn) {
+        begun.open();
+        return untilStopped(turn);
+      },
+    });
+    if (n === 0) ({ runId } = await stopped.runs.send(owner, send('go', { agentId })));
+    await begun.opened;
+    // The last one is lost; with the three before it that would be once too often.
+    if (n === 3) await stopped.crash();
+    else await stopped.runtime.drain(0, false);
+  }
+  const alive = await world.replica({ nodeId });
+  const { run } = await alive.runs.outcome(owner, runId, 15_000);
+  assert.deepEqual([run.status, run.attempt], ['completed', 5]);
+});
+
+test('a turn that the service cannot execute is not begun for ever', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const { runs } = await world.replica({
+    overrides: {
+      runMaxAttempts: 2,
+      waitForActive: () => Promise.reject(new Error('A fault of ours.')),
+    },
+  });
+  const undeployed = await world.addAgent();
+  await world.db.sql`update agents set deployment_id = null where id = ${undeployed}`;
+  const { runId } = await runs.send(owner, send('go', { agentId: undeployed }));
+  const { run } = await runs.outcome(owner, runId, 15_000);
+  assert.deepEqual([run.status, run.error?.code, run.attempt], ['failed', 'harness_error', 2]);
+  const other = await runs.send(owner, send('go', { agentId }));
+  assert.equal((await runs.outcome(owner, other.runId, 15_000)).run.status, 'completed');
 });
 
 test('the owner of an earlier epoch writes nothing more and ends its turn quietly', async (t) => {

@@ -111,6 +111,8 @@ create table lanes (
   write_no integer not null default 0,
   -- Up to which position of its harness's output the present attempt is on record: where another process goes on.
   told bigint not null default 0,
+  -- The present attempt waits for its sandbox: its prompt was not sent, so the attempt does not count when it is lost.
+  waits boolean not null default false,
   next_seq bigint not null default 1,
   last_message_at timestamptz not null default now()
 ) with (fillfactor = 70);
@@ -131,6 +133,8 @@ create table runs (
   message_id uuid,
   status text not null check (status in ('queued', 'running', 'awaiting_input', 'completed', 'failed', 'cancelled')),
   attempt integer not null default 0,
+  -- Attempts that do not count against the limit: lost before their prompt was sent, or stopped with the service.
+  uncounted integer not null default 0,
   cancel_requested_at timestamptz,
   deadline_at timestamptz,
   error_code text,

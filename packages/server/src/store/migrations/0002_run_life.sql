@@ -198,7 +198,7 @@ begin
         values (p_conversation, p_org, p_agent, 'running', p_run, p_node, epoch, 4, p_at);
     else
       update lanes l set
-        state = 'running', run_id = p_run, node_id = p_node, epoch = l.epoch + 1, write_no = 0, told = 0, ready_at = null,
+        state = 'running', run_id = p_run, node_id = p_node, epoch = l.epoch + 1, write_no = 0, told = 0, waits = false, ready_at = null,
         next_seq = l.next_seq + 3, last_message_at = p_at
         where l.conversation_id = p_conversation
         returning l.next_seq - 3, l.epoch into first_seq, epoch;
@@ -302,8 +302,8 @@ begin
         returning r.*, h.is_retry, a.slot, a.model, a.generation
     ), owned as (
       update lanes l set
-        state = 'running', run_id = b.id, node_id = p_node, epoch = l.epoch + 1, write_no = 0, told = 0, next_seq = l.next_seq + 1,
-        ready_at = null, pending = l.pending - case when b.is_retry then 0 else 1 end
+        state = 'running', run_id = b.id, node_id = p_node, epoch = l.epoch + 1, write_no = 0, told = 0, waits = b.is_retry,
+        next_seq = l.next_seq + 1, ready_at = null, pending = l.pending - case when b.is_retry then 0 else 1 end
         from begun b where l.conversation_id = b.conversation_id
         returning l.conversation_id, l.epoch, l.next_seq - 1 as seq
     ), told as (
@@ -444,15 +444,17 @@ end $$;
 
 -- Ends the present attempt of a run whose owner is gone or gives it up: the run waits for its next attempt before
 -- everything that is queued, or fails after the last one, or is cancelled when somebody asked for that. p_epoch null =
--- whatever it is. p_max_attempts null = without limit. Answers with the events, the last of which says what became of it.
+-- whatever it is. p_max_attempts null = without limit. An attempt that still waited for its sandbox does not count, unless
+-- p_counts; nor one that may be tried without limit. Answers with the events, the last of which says what became of it.
 create function end_attempt(
   p_conversation uuid, p_epoch bigint, p_reason text, p_max_attempts integer, p_error_code text, p_error_text text,
-  p_delay_ms integer, p_at timestamptz
+  p_delay_ms integer, p_counts boolean, p_at timestamptz
 ) returns setof events language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare
   lane lanes;
   r runs;
+  is_free boolean;
 begin
   select * into lane from lanes
     where conversation_id = p_conversation and state = 'running' and (p_epoch is null or epoch = p_epoch) for update;
@@ -462,8 +464,10 @@ begin
   select * into r from runs where id = lane.run_id;
   delete from questions where run_id = r.id and resolved_at is null;
   return query select * from close_tools(p_conversation, r.id, p_at);
-  if r.cancel_requested_at is null and (p_max_attempts is null or r.attempt < p_max_attempts) then
-    update runs set status = 'running' where id = r.id and status <> 'running';
+  is_free := p_max_attempts is null or (lane.waits and not p_counts);
+  if r.cancel_requested_at is null and (is_free or r.attempt - r.uncounted < p_max_attempts) then
+    update runs set status = 'running', uncounted = uncounted + is_free::integer
+      where id = r.id and (status <> 'running' or is_free);
     update lanes set state = 'ready', node_id = null, epoch = epoch + 1,
       ready_at = now() + p_delay_ms * interval '1 millisecond' where conversation_id = p_conversation;
     return query select * from append_event(p_conversation, r.id, 'run.retrying', json_build_object(
@@ -503,7 +507,7 @@ begin
       order by l.conversation_id limit 500 for update of l skip locked
   loop
     return query select * from end_attempt(lane.conversation_id, null, 'The node that ran it was lost.',
-      p_max_attempts, 'lost', p_error_text, 0, p_at);
+      p_max_attempts, 'lost', p_error_text, 0, false, p_at);
   end loop;
 end $$;
 
