@@ -479,6 +479,7 @@ export interface InboundEvent {
   /** Why it is ignored, failed or dead. */
   reason: string | null;
   duplicateOf: string | null;
+  joinedTo: string | null;
   /** How often the sender delivered it again. */
   retryCount: number;
   conversationId: string | null;

@@ -13,10 +13,13 @@ import { createGuardedCaller } from './services/guarded-call.ts';
 import { createInbox } from './services/inbox.ts';
 import { createInboundEvents } from './services/inbound-events.ts';
 import { createInboundWork, type InboundWork } from './services/inbound-work.ts';
+import { keepSetups } from './services/kept-setups.ts';
 import type { AgentStore } from './store/agents.ts';
 import type { ChannelStore } from './store/channels.ts';
 import type { Database } from './store/database.ts';
+import { createChannelAnswerStore } from './store/channel-answers.ts';
 import { createInboundEventStore } from './store/inbound-events.ts';
+import { createInboundQueue } from './store/inbound-queue.ts';
 
 /** What reaches agents from other systems: the resource, its webhooks, the work on them, and the answers. */
 export function openChannels(deps: {
@@ -37,11 +40,13 @@ export function openChannels(deps: {
   const caller = createGuardedCaller(guard);
   const mail = openChannelMail();
   const service = createChannels({ ...deps, kinds });
+  const setups = keepSetups(service);
   const worker = createChannelWorker(() => work, log);
   const work: InboundWork = createInboundWork({
     db,
-    events,
-    setups: service,
+    queue: createInboundQueue(db),
+    answers: createChannelAnswerStore(db),
+    setups,
     kinds,
     mail,
     runs: deps.runs,
@@ -49,7 +54,7 @@ export function openChannels(deps: {
     log,
     wake: worker.wake,
   });
-  const inbox = createInbox({ channels, setups: service, events, kinds, caller, log, onStored: worker.wake });
+  const inbox = createInbox({ channels, setups, events, kinds, caller, log, onStored: worker.wake });
   return {
     service,
     inboundEvents: createInboundEvents({ agents, events, cursors, wake: worker.wake }),

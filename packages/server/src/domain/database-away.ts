@@ -37,3 +37,9 @@ export function isWithdrawn(error: unknown): boolean {
   const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
   return name === 'PostgresError' && (code === '40P01' || code === '40001');
 }
+
+/** Whether a value is to blame, which no other attempt makes storable (SQLSTATE class 22, data exception). */
+export function isUnstorable(error: unknown): boolean {
+  const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
+  return name === 'PostgresError' && typeof code === 'string' && code.startsWith('22');
+}

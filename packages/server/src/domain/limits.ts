@@ -71,6 +71,11 @@ export const limits = {
   channelsPerAgent: 50,
   /** For which the signing secret before the last rotation is still taken. */
   previousSecretHours: 24,
+  /** Turns of an organisation that channels have under way at once; what comes beyond waits in the inbox. */
+  channelTurnsPerOrg: 64,
+  /** That came while a turn went on, and are answered together by the next; and their text. */
+  joinedMessages: 20,
+  joinedChars: 150_000,
   /** For which what came in can be replayed. */
   inboundBodyDays: 30,
   /** That are read at once, of an agent and of all. */

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DomainError, notFound } from '../domain/errors.ts';
-import type { Inbox } from '../services/inbox.ts';
+import { asBusy, type Inbox } from '../services/inbox.ts';
 
 export interface WebhookEdgeOptions {
   inbox: Inbox;
@@ -12,6 +12,7 @@ const path = /^\/api\/webhooks\/([a-z]{1,20})\/([0-9a-f-]{36})(\?.*)?$/;
 const bodyMs = 10_000;
 /** Of all bodies that are being read or worked on: nobody has been verified yet. */
 const memoryBytes = 192 * 1024 * 1024;
+const noBytes = Buffer.alloc(0);
 
 /** Serves `/api/webhooks/{kind}/{channelId}`: raw bytes in, the answer of the inbox out. Mounted before the app. */
 export function createWebhookEdge({ inbox, baseUrl }: WebhookEdgeOptions) {
@@ -22,28 +23,27 @@ export function createWebhookEdge({ inbox, baseUrl }: WebhookEdgeOptions) {
       const match = path.exec(request.url ?? '');
       if (!match) throw notFound();
       const [, kind, channelId] = match as unknown as [string, string, string];
-      const { bodyBytes, methods } = await inbox.admit(kind, channelId);
+      const channel = await inbox.admit(kind, channelId);
+      const { bodyBytes, methods } = channel;
       if (!methods.includes(request.method ?? '')) {
         response.setHeader('Allow', methods.join(', '));
         throw new DomainError('method_not_allowed', `This address takes ${methods.join(' and ')} only.`);
       }
-      if (memory.used > memoryBytes) {
-        throw new DomainError('unavailable', 'Too much comes in at once; send it again.', {
-          retryAfterSeconds: 5,
-        });
-      }
+      const asked = {
+        method: request.method ?? '',
+        url: baseUrl + (request.url ?? ''),
+        headers: headersOf(request),
+      };
+      // Those that never send again find room when others do not.
+      const isReserved = channel.lane({ ...asked, body: noBytes }) === 'reserved';
+      if (memory.used > memoryBytes * (isReserved ? 1 : 0.9)) throw asBusy(channel, null);
       const held = { bytes: 0 };
       try {
         const body = await readBytes(request, bodyBytes, (bytes) => {
           held.bytes += bytes;
           memory.used += bytes;
         });
-        const answer = await inbox.receive(kind, channelId, {
-          method: request.method ?? '',
-          url: baseUrl + (request.url ?? ''),
-          headers: headersOf(request),
-          body,
-        });
+        const answer = await inbox.receive(kind, channelId, { ...asked, body });
         response.writeHead(answer.status, {
           ...answer.headers,
           'Content-Length': Buffer.byteLength(answer.body),

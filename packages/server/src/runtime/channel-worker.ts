@@ -52,6 +52,7 @@ export function createChannelWorker(work: () => InboundWork, log: Log): ChannelW
       isStopped = true;
       clearInterval(timer);
       await running;
+      await work().stop();
     },
   };
 }

@@ -1,10 +1,10 @@
 import type { Answer, ChannelKind, ChannelSetup, ReplyStep, SendOutcome } from '../domain/ports/channel.ts';
 import { UrlRefused } from '../domain/url-guard.ts';
-import type { InboundEventStore } from '../store/inbound-events.ts';
+import type { ChannelAnswerStore } from '../store/channel-answers.ts';
 import type { GuardedCaller } from './guarded-call.ts';
 
 interface Means {
-  events: Pick<InboundEventStore, 'answers' | 'putAnswer'>;
+  answers: Pick<ChannelAnswerStore, 'answers' | 'putAnswer'>;
   caller: GuardedCaller;
 }
 
@@ -13,28 +13,28 @@ interface Means {
  * ended, is looked for before it is sent again.
  */
 export async function sendAnswer(
-  { events, caller }: Means,
+  { answers, caller }: Means,
   eventId: string,
   answer: Answer,
   kind: ChannelKind,
   setup: ChannelSetup,
 ): Promise<SendOutcome> {
-  const before = await events.answers(eventId);
+  const before = await answers.answers(eventId);
   const steps = kind.reply(answer, setup, Date.now());
   for (const [place, step] of steps.entries()) {
     const state = before.get(place);
     if (state === 'sent') continue;
     if (state === 'sending' && (await hasArrived(caller, step))) {
-      await events.putAnswer(eventId, place, 'sent', null);
+      await answers.putAnswer(eventId, place, 'sent', null);
       continue;
     }
-    await events.putAnswer(eventId, place, 'sending', null);
+    await answers.putAnswer(eventId, place, 'sending', null);
     const outcome = await attempt(caller, step, kind);
     if (outcome.outcome !== 'sent') {
-      if (outcome.outcome === 'failed') await events.putAnswer(eventId, place, 'failed', null);
+      if (outcome.outcome === 'failed') await answers.putAnswer(eventId, place, 'failed', null);
       return outcome;
     }
-    await events.putAnswer(eventId, place, 'sent', outcome.externalId);
+    await answers.putAnswer(eventId, place, 'sent', outcome.externalId);
     if (place < steps.length - 1) await pause(kind.paceMs);
   }
   return { outcome: 'sent', externalId: null };

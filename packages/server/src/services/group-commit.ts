@@ -1,3 +1,4 @@
+import { isDatabaseAway } from '../domain/database-away.ts';
 import { DomainError } from '../domain/errors.ts';
 
 export interface GroupCommitOptions<T> {
@@ -42,14 +43,33 @@ export function createGroupCommit<T>(options: GroupCommitOptions<T>) {
       count += next.items.length;
       bytes += next.bytes;
     }
+    await write(batch);
+  }
+
+  function leave({ items, bytes }: Waiting<T>): void {
+    waiting -= items.length;
+    waitingBytes -= bytes;
+  }
+
+  /** One that cannot be written must not take its neighbours with it: what fails is tried again in halves. */
+  async function write(batch: Waiting<T>[]): Promise<void> {
     try {
       await options.write(batch.flatMap(({ items }) => items));
-      for (const { done } of batch) done();
+      for (const one of batch) {
+        leave(one);
+        one.done();
+      }
     } catch (error) {
-      for (const { failed } of batch) failed(error);
-    } finally {
-      waiting -= count;
-      waitingBytes -= bytes;
+      if (batch.length === 1 || isAway(error)) {
+        for (const one of batch) {
+          leave(one);
+          one.failed(error);
+        }
+        return;
+      }
+      const half = batch.length >> 1;
+      await write(batch.slice(0, half));
+      await write(batch.slice(half));
     }
   }
 
@@ -84,3 +104,6 @@ export function createGroupCommit<T>(options: GroupCommitOptions<T>) {
     },
   };
 }
+
+const isAway = (error: unknown) =>
+  isDatabaseAway(error) || (error instanceof DomainError && error.code === 'unavailable');

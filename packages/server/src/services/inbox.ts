@@ -1,6 +1,7 @@
 import type { ChannelKindName } from '../domain/channel.ts';
 import { channelKinds } from '../domain/channel.ts';
 import { boundedKey } from '../domain/bounded-key.ts';
+import { isUnstorable } from '../domain/database-away.ts';
 import { DomainError, notFound } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
@@ -15,6 +16,7 @@ import { receive } from '../domain/receive.ts';
 import type { ChannelRow, ChannelStore } from '../store/channels.ts';
 import type { InboundEventStore, NewInboundEvent } from '../store/inbound-events.ts';
 import type { ChannelSetups } from './channels.ts';
+import { unread } from '../store/inbound-queue.ts';
 import { createGroupCommit } from './group-commit.ts';
 import type { GuardedCaller } from './guarded-call.ts';
 
@@ -32,7 +34,10 @@ export interface InboxDependencies {
 
 export interface Inbox {
   /** What the channel takes, before any of a body is read. Throws `not_found`: unknown, paused, or of another kind. */
-  admit(kind: string, channelId: string): Promise<{ bodyBytes: number; methods: readonly string[] }>;
+  admit(
+    kind: string,
+    channelId: string,
+  ): Promise<Pick<ChannelKind, 'bodyBytes' | 'methods' | 'lane' | 'whenBusy'>>;
   /**
    * Answers when what came in is durable. Throws `not_found`, `signature_invalid`, `unavailable`, and what is wrong with
    * the request.
@@ -40,8 +45,6 @@ export interface Inbox {
   receive(kind: string, channelId: string, request: InboundRequest): Promise<InboundAnswer>;
 }
 
-/** Known within a second on every replica, like the revocation of a key. */
-const setupMs = 1_000;
 const documentMs = 15 * 60_000;
 /** So that strangers who send wrong signatures cause no write each. */
 const errorEveryMs = 60_000;
@@ -52,7 +55,6 @@ const secretHeaders =
 
 export function createInbox(deps: InboxDependencies): Inbox {
   const now = deps.now ?? Date.now;
-  const setups = new Map<string, { atMs: number; found: ReturnType<ChannelSetups['open']> }>();
   const documents = new Map<string, { atMs: number; text: string }>();
   const toldErrors = new Map<string, number>();
   const commit = createGroupCommit<NewInboundEvent>({
@@ -68,19 +70,9 @@ export function createInbox(deps: InboxDependencies): Inbox {
     parallel: 2,
   });
 
-  function openSetup(channelId: string): ReturnType<ChannelSetups['open']> {
-    const kept = setups.get(channelId);
-    if (kept && now() - kept.atMs < setupMs) return kept.found;
-    if (setups.size > 20_000) setups.clear();
-    const found = deps.setups.open(channelId);
-    setups.set(channelId, { atMs: now(), found });
-    found.catch(() => setups.delete(channelId));
-    return found;
-  }
-
   async function admitted(kindName: string, channelId: string) {
     const kind = kindOf(deps.kinds, kindName);
-    const found = await openSetup(channelId).catch((error: unknown) => {
+    const found = await deps.setups.open(channelId).catch((error: unknown) => {
       throw asBusy(kind, error);
     });
     if (!found || found.row.kind !== kindName || found.row.status === 'paused') throw notFound();
@@ -156,6 +148,8 @@ export function createInbox(deps: InboxDependencies): Inbox {
       request: kept,
       body: request.body,
       place,
+      line: event.mail ? unread : event.conversationKey && boundedKey(event.conversationKey),
+      ignore: event.ignore,
       retry: event.retry && { attempt: event.retry.attempt, kind: `${row.kind}.retry`, id: newId() },
       receivedAt,
     }));
@@ -181,6 +175,11 @@ export function createInbox(deps: InboxDependencies): Inbox {
       const parsed = await verified(kind, request, found.setup);
       if (parsed.events.length > 0) {
         await store(found.row, kind, request, parsed).catch((error: unknown) => {
+          if (isUnstorable(error)) {
+            throw new DomainError('invalid_request', 'It holds something that cannot be stored.', {
+              cause: error,
+            });
+          }
           throw asBusy(kind, error);
         });
       }
@@ -201,8 +200,8 @@ function kindOf(kinds: InboxDependencies['kinds'], name: string): ChannelKind {
   return kinds[known];
 }
 
-/** Whatever the database has, this sender is to try again, by the status that makes it do so. */
-function asBusy(kind: ChannelKind, error: unknown): DomainError {
+/** Whatever is busy or away, this sender is to try again, by the status that makes it do so. */
+export function asBusy(kind: Pick<ChannelKind, 'whenBusy'>, error: unknown): DomainError {
   const seconds = error instanceof DomainError ? (error.retryAfterSeconds ?? 5) : 5;
   const code = kind.whenBusy === 429 ? 'queue_full' : 'unavailable';
   return new DomainError(code, 'It could not be stored just now; send it again.', {

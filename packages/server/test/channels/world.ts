@@ -7,7 +7,7 @@ import { createUrlGuard } from '../../src/services/url-guard.ts';
 import { createAgentStore } from '../../src/store/agents.ts';
 import { createChannelStore } from '../../src/store/channels.ts';
 import { silentLog } from '../support/log.ts';
-import { runWorld, type Replica } from '../support/run-world.ts';
+import { runWorld, type Replica, type ReplicaOptions } from '../support/run-world.ts';
 import { slackDelivery, signSlack, slackSecret } from './fixtures/slack.ts';
 import { hookUrl, type Unsigned } from './fixtures/fixture.ts';
 
@@ -30,13 +30,14 @@ export function channelParts({ db, runs }: Replica) {
   });
 }
 
-export async function channelWorld() {
+export async function channelWorld(options: ReplicaOptions = {}) {
   const world = await runWorld();
-  const replica = await world.replica();
+  const replica = await world.replica(options);
   const parts = channelParts(replica);
   return {
     ...world,
     replica,
+    addReplica: world.replica,
     ...parts,
     async close(): Promise<void> {
       await parts.close();
@@ -62,6 +63,20 @@ export function slackRequest(
     body: Buffer.from(unsigned.body),
   };
 }
+
+/** One of the messages of a thread that began with `root`, which may be its own. */
+export const threadMessage = (ts: string, root: string, text: string, user = 'U061F7AUR'): Unsigned =>
+  slackDelivery(
+    {
+      type: 'app_mention',
+      user,
+      text: `<@U0BOT> ${text}`,
+      ts,
+      ...(ts === root ? {} : { thread_ts: root }),
+      channel: 'C0LAN2Q65',
+    },
+    `Ev-${ts}`,
+  );
 
 /** A mention in a thread of its own. */
 export const mention = (number: number, text = `<@U0BOT> message ${number}`): Unsigned =>

@@ -18,7 +18,7 @@ before(async () => {
     inbox: {
       async admit(kind) {
         if (kind !== 'slack') throw notFound();
-        return { bodyBytes: 1_000, methods: ['POST'] };
+        return { bodyBytes: 1_000, methods: ['POST'], whenBusy: 503, lane: () => 'ordinary' };
       },
       async receive(_kind, _channelId, request) {
         taken.push(request);

@@ -24,6 +24,7 @@ export const inboundEventOf = (event: InboundEventRow) => ({
   state: event.state,
   reason: event.reason,
   duplicateOf: event.duplicateOf,
+  joinedTo: event.joinedTo,
   retryCount: event.retryCount,
   conversationId: event.conversationId,
   runId: event.runId,

@@ -47,6 +47,10 @@ create table inbound_events (
   -- The same for every event that tells of one human message; taken only by the one that is answered.
   message_key text,
   duplicate_of uuid,
+  -- Events of one line are worked on one after the other: a conversation of a chat, the mail that nobody has read yet.
+  line text,
+  -- The event in whose turn this one is answered, with others that came while the turn before it went on.
+  joined_to uuid,
   retry_count integer not null default 0,
   conversation_id uuid,
   run_id uuid,
@@ -66,7 +70,10 @@ create table inbound_events (
 );
 create unique index inbound_messages on inbound_events (channel_id, message_key) where message_key is not null;
 create index inbound_of_agent on inbound_events (agent_id, id);
-create index inbound_due on inbound_events (org_id, due_at) where due_at is not null;
+create index inbound_to_begin on inbound_events (org_id, due_at) where due_at is not null and run_id is null;
+create index inbound_to_end on inbound_events (org_id, due_at) where due_at is not null and run_id is not null;
+create index inbound_lines on inbound_events (channel_id, line, id) where due_at is not null and line is not null;
+create index inbound_joined on inbound_events (joined_to) where joined_to is not null;
 create index inbound_of_conversation on inbound_events (conversation_id, received_at) where conversation_id is not null;
 create index inbound_copies on inbound_events (duplicate_of) where duplicate_of is not null;
 

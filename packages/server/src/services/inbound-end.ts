@@ -1,0 +1,51 @@
+import { boundedKey } from '../domain/bounded-key.ts';
+import { isTerminal } from '../domain/nouns.ts';
+import type { ChannelKind, ChannelSetup } from '../domain/ports/channel.ts';
+import type { DueEvent } from '../store/inbound-queue.ts';
+import { sendAnswer } from './channel-answer.ts';
+import { checkMs, principalOf, type InboundWorkDependencies, type Worked } from './inbound-terms.ts';
+
+type Dependencies = Pick<InboundWorkDependencies, 'queue' | 'answers' | 'runs' | 'caller' | 'mail'>;
+
+/** The longest that a run is listened to in one go. */
+const listenMs = 600_000;
+
+/** From the end of an event's turn to its answer. */
+export function createInboundEnd({ queue, answers, runs, caller, mail }: Dependencies) {
+  return {
+    /** Resolves when the run has ended, or with false when that was not heard for long. */
+    async hasEnded(due: DueEvent, runId: string): Promise<boolean> {
+      const { run } = await runs.outcome(principalOf(due), runId, listenMs);
+      return isTerminal(run.status);
+    },
+
+    async finish(due: DueEvent, runId: string, kind: ChannelKind, setup: ChannelSetup): Promise<Worked> {
+      const { run, message } = await runs.outcome(principalOf(due), runId, 0);
+      if (!isTerminal(run.status)) {
+        await queue.postpone(due.id, checkMs, false);
+        return 'over';
+      }
+      if (run.status !== 'completed') {
+        await queue.settle(due.id, 'failed', run.error?.error ?? `The run was ${run.status}.`);
+        return 'over';
+      }
+      if (due.replyTo === null || message === null || message.content.trim() === '') {
+        await queue.settle(due.id, 'done', null);
+        return 'over';
+      }
+      const answer = { text: message.content, replyTo: due.replyTo, outboxId: due.id };
+      const outcome = await sendAnswer({ answers, caller }, due.id, answer, kind, setup);
+      if (outcome.outcome === 'retry') return { retry: outcome.reason, afterMs: outcome.afterMs };
+      if (outcome.outcome === 'failed') {
+        await queue.settle(due.id, 'failed', outcome.reason);
+        return 'over';
+      }
+      if (kind.name === 'email') {
+        const key = boundedKey(`${mail.sentKey(answer, setup)}|${String(due.replyTo['to'])}`);
+        await answers.rememberConversation(due.channelId, [key], run.conversationId);
+      }
+      await queue.settle(due.id, 'done', null);
+      return 'over';
+    },
+  };
+}

@@ -1,0 +1,44 @@
+import type { ChannelKindName } from '../domain/channel.ts';
+import type { Log } from '../domain/log.ts';
+import type { Principal } from '../domain/nouns.ts';
+import type { ChannelMail } from '../domain/ports/channel-mail.ts';
+import type { ChannelKind } from '../domain/ports/channel.ts';
+import type { ChannelAnswerStore } from '../store/channel-answers.ts';
+import type { Database } from '../store/database.ts';
+import type { DueEvent, InboundQueue } from '../store/inbound-queue.ts';
+import type { RunsService } from './api.ts';
+import type { ChannelSetups } from './channels.ts';
+import type { GuardedCaller } from './guarded-call.ts';
+
+export interface InboundWorkDependencies {
+  db: Database;
+  queue: InboundQueue;
+  answers: ChannelAnswerStore;
+  setups: ChannelSetups;
+  kinds: Readonly<Record<ChannelKindName, ChannelKind>>;
+  mail: ChannelMail;
+  runs: Pick<RunsService, 'send' | 'outcome'>;
+  caller: GuardedCaller;
+  log: Log;
+  /** Told when an event can go on at once. */
+  wake: () => void;
+}
+
+/** What becomes of one attempt at an event. */
+export type Worked = 'over' | { retry: string; afterMs: number | null };
+
+/** Between two looks at a run whose end was not heard of. */
+export const checkMs = 5_000;
+/** An event that failed so often does not hold back those behind it any more: after some minutes. */
+export const patience = 5;
+
+/** A channel may converse with its own agent, and nothing else. */
+export function principalOf(due: DueEvent): Principal {
+  return {
+    keyId: due.channelId,
+    orgId: due.orgId,
+    scope: 'use',
+    binding: 'agent-bound',
+    agentId: due.agentId,
+  };
+}

@@ -1,0 +1,21 @@
+import type { ChannelSetups } from './channels.ts';
+
+/** Known within a second on every replica, like the revocation of a key. */
+const keptMs = 1_000;
+const maxKept = 20_000;
+
+/** Setups without a read and a decryption for each delivery. */
+export function keepSetups(setups: ChannelSetups, now: () => number = Date.now): ChannelSetups {
+  const kept = new Map<string, { atMs: number; found: ReturnType<ChannelSetups['open']> }>();
+  return {
+    open(channelId) {
+      const before = kept.get(channelId);
+      if (before && now() - before.atMs < keptMs) return before.found;
+      if (kept.size > maxKept) kept.clear();
+      const found = setups.open(channelId);
+      kept.set(channelId, { atMs: now(), found });
+      found.catch(() => kept.delete(channelId));
+      return found;
+    },
+  };
+}

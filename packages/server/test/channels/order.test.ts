@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { providerStandIn } from '../support/provider-stand-in.ts';
+import type { Script } from '../support/fake-sandbox.ts';
+import { echo } from '../support/run-world.ts';
+import { until } from '../support/until.ts';
+import { slackSecret } from './fixtures/slack.ts';
+import { channelParts, channelWorld, slackRequest, threadMessage } from './world.ts';
+
+type Parts = ReturnType<typeof channelParts>;
+
+let world: Awaited<ReturnType<typeof channelWorld>>;
+/** The inbox, the work and the answers of another replica. */
+let other: Parts;
+let slack: Awaited<ReturnType<typeof providerStandIn>>;
+/** Turns that say "wait" go on when the test says so. */
+let gate = Promise.withResolvers<void>();
+let failNext = 0;
+
+before(async () => {
+  const script: Script = async (turn, sandbox) => {
+    if (turn.content.includes('wait')) await gate.promise;
+    return echo(turn, sandbox);
+  };
+  world = await channelWorld({ script });
+  other = channelParts(await world.addReplica({ script }));
+  slack = await providerStandIn(() => {
+    if (failNext === 0) return { body: { ok: true, ts: '1.1' } };
+    failNext -= 1;
+    return { status: 503, body: { ok: false } };
+  });
+  world.worker.start();
+  other.worker.start();
+});
+after(async () => {
+  gate.resolve();
+  await other.close();
+  await world.close();
+  await slack.close();
+});
+
+async function slackChannel() {
+  const { channel } = await world.service.create(world.owner, world.agentId, {
+    kind: 'slack',
+    credentials: { signingSecret: slackSecret, botToken: 'xoxb-secret' },
+    apiBaseUrl: slack.url,
+  });
+  return channel.id;
+}
+
+const eventsOf = (channelId: string) => world.db.sql<
+  {
+    id: string;
+    state: string;
+    runId: string | null;
+    conversationId: string | null;
+    joinedTo: string | null;
+  }[]
+>`
+  select id, state, run_id as "runId", conversation_id as "conversationId", joined_to as "joinedTo"
+  from inbound_events where channel_id = ${channelId} order by id`;
+const settled = (channelId: string, count: number) =>
+  until(`${count} events of the channel are done`, async () => {
+    const rows = await eventsOf(channelId);
+    return rows.length === count && rows.every(({ state }) => state === 'done');
+  });
+const saidIn = async (conversationId: string, role: string) =>
+  (await world.log(conversationId)).flatMap((event) =>
+    event.type === 'message.created' && event.data.role === role ? [event.data.content] : [],
+  );
+const answersTo = (since: number) =>
+  slack.calls
+    .slice(since)
+    .filter(({ path }) => path === '/chat.postMessage')
+    .map(({ body }) => (JSON.parse(body) as { markdown_text: string }).markdown_text);
+
+test('messages that come during a turn are answered together by the next one, once, by whoever spoke', async () => {
+  const channelId = await slackChannel();
+  const before = slack.calls.length;
+  gate = Promise.withResolvers();
+  const take = (parts: Parts, ts: string, text: string, user?: string) =>
+    parts.inbox.receive('slack', channelId, slackRequest(threadMessage(ts, '1.0', text, user)));
+  await take(world, '1.0', 'wait');
+  await until('the first turn has begun', async () => (await eventsOf(channelId))[0]?.state === 'processing');
+  await take(other, '1.1', 'one', 'U1');
+  await take(world, '1.2', 'two', 'U2');
+  // The same message once more, under another id of delivery.
+  const twin = threadMessage('1.2', '1.0', 'two', 'U2');
+  await world.inbox.receive(
+    'slack',
+    channelId,
+    slackRequest({ ...twin, body: twin.body.toString().replace('"Ev-1.2"', '"EvTwin"') }),
+  );
+  await take(other, '1.3', 'three', 'U1');
+  const held = await eventsOf(channelId);
+  assert.deepEqual(
+    held.map(({ state }) => state),
+    ['processing', 'queued', 'queued', 'queued', 'queued'],
+  );
+  gate.resolve();
+  await until('all are settled', async () =>
+    (await eventsOf(channelId)).every(({ state }) => state === 'done' || state === 'duplicate'),
+  );
+  const rows = await eventsOf(channelId);
+  const [first, next, ...joined] = rows;
+  assert.equal(rows.filter(({ state }) => state === 'duplicate').length, 1);
+  const together = joined.filter(({ state }) => state === 'done');
+  assert.deepEqual(
+    together.map(({ runId, joinedTo }) => [runId, joinedTo]),
+    together.map(() => [next!.runId, next!.id]),
+  );
+  assert.notEqual(next!.runId, first!.runId);
+  assert.deepEqual(await saidIn(first!.conversationId!, 'user'), ['wait', 'U1: one\n\nU2: two\n\nU1: three']);
+  assert.deepEqual(answersTo(before), ['wait', 'U1: one\n\nU2: two\n\nU1: three']);
+});
+
+test('what is said in a conversation is heard in the order in which it was taken, whichever replica took it', async () => {
+  const channelId = await slackChannel();
+  const words = Array.from({ length: 24 }, (_, index) => `w${index}`);
+  for (const [index, word] of words.entries()) {
+    const parts = index % 2 === 0 ? world : other;
+    await parts.inbox.receive('slack', channelId, slackRequest(threadMessage(`2.${index}`, '2.0', word)));
+  }
+  await settled(channelId, words.length);
+  const rows = await eventsOf(channelId);
+  assert.equal(new Set(rows.map(({ conversationId }) => conversationId)).size, 1);
+  const said = await saidIn(rows[0]!.conversationId!, 'user');
+  assert.deepEqual(
+    said.flatMap((content) => content.split('\n\n')),
+    words,
+  );
+});
+
+test('an answer that the provider takes later is before the answer to what was said after it', async () => {
+  const channelId = await slackChannel();
+  const before = slack.calls.length;
+  failNext = 1;
+  await world.inbox.receive('slack', channelId, slackRequest(threadMessage('3.0', '3.0', 'first')));
+  await until('the first answer was refused', () => failNext === 0);
+  await world.inbox.receive('slack', channelId, slackRequest(threadMessage('3.1', '3.0', 'second')));
+  await until('the next attempt waits', async () => {
+    const [row] = await world.db.sql<{ waits: boolean }[]>`
+      select due_at between now() + interval '6 seconds' and now() + interval '1 minute' and attempts = 1 and state = 'processing' as waits
+      from inbound_events where channel_id = ${channelId} order by id limit 1`;
+    return row!.waits;
+  });
+  assert.deepEqual(
+    (await eventsOf(channelId)).map(({ state }) => state),
+    ['processing', 'queued'],
+  );
+  await world.db.sql`
+    update inbound_events set due_at = now() where channel_id = ${channelId} and state = 'processing'`;
+  await settled(channelId, 2);
+  assert.deepEqual(answersTo(before), ['first', 'first', 'second']);
+});
+
+test('an event that fails again and again does not hold back those behind it for ever', async () => {
+  const channelId = await slackChannel();
+  failNext = Infinity;
+  await world.inbox.receive('slack', channelId, slackRequest(threadMessage('4.0', '4.0', 'lost')));
+  await until('the next attempt waits', async () => {
+    const [row] = await world.db.sql<{ waits: boolean }[]>`
+      select attempts = 1 and due_at between now() + interval '6 seconds' and now() + interval '1 minute' and run_id is not null as waits
+      from inbound_events where channel_id = ${channelId}`;
+    return row!.waits;
+  });
+  failNext = 0;
+  await world.db.sql`update inbound_events set attempts = 5 where channel_id = ${channelId}`;
+  await world.inbox.receive('slack', channelId, slackRequest(threadMessage('4.1', '4.0', 'heard')));
+  await until('the second one is answered', async () => (await eventsOf(channelId))[1]?.state === 'done');
+  assert.equal((await eventsOf(channelId))[0]!.state, 'processing');
+});

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DomainError } from '../../src/domain/errors.ts';
+import { createGroupCommit } from '../../src/services/group-commit.ts';
+
+const limits = { maxBatch: 256, maxBatchBytes: 1_000_000, maxWaitingBytes: 1_000_000, parallel: 1 };
+
+test('one item that cannot be written fails alone, and its neighbours are written once', async () => {
+  const written: number[] = [];
+  let calls = 0;
+  const commit = createGroupCommit<number>({
+    ...limits,
+    maxWaiting: 1_000,
+    sizeOf: () => 1,
+    async write(items) {
+      calls += 1;
+      if (items.includes(13)) throw new Error('13 cannot be written');
+      written.push(...items);
+    },
+  });
+  const results = await Promise.allSettled(
+    Array.from({ length: 100 }, (_, index) => commit.add([index], false)),
+  );
+  const failed = results.flatMap(({ status }, index) => (status === 'rejected' ? [index] : []));
+  assert.deepEqual(failed, [13]);
+  assert.deepEqual(
+    written.toSorted((one, other) => one - other),
+    Array.from({ length: 100 }, (_, index) => index).filter((index) => index !== 13),
+  );
+  assert.ok(calls < 20, `${calls} writes`);
+  assert.equal(commit.waiting, 0);
+});
+
+test('a database that is away is asked once for a batch, not once for each of its items', async () => {
+  let calls = 0;
+  const commit = createGroupCommit<number>({
+    ...limits,
+    maxWaiting: 1_000,
+    sizeOf: () => 1,
+    async write() {
+      calls += 1;
+      throw new DomainError('unavailable', 'The database cannot be reached.');
+    },
+  });
+  const results = await Promise.allSettled(
+    Array.from({ length: 100 }, (_, index) => commit.add([index], false)),
+  );
+  assert.ok(results.every(({ status }) => status === 'rejected'));
+  assert.equal(calls, 1);
+});
+
+test('when too much waits, what is sent again is refused first, with a hint when, and the rest has room', async () => {
+  const gate = Promise.withResolvers<void>();
+  const commit = createGroupCommit<number>({
+    ...limits,
+    maxWaiting: 10,
+    sizeOf: () => 1,
+    write: () => gate.promise,
+  });
+  const add = (isReserved: boolean) => commit.add([1], isReserved);
+  const taken = Array.from({ length: 9 }, () => add(false));
+  const isFull = (error: unknown) =>
+    error instanceof DomainError && error.code === 'unavailable' && error.retryAfterSeconds === 5;
+  assert.throws(() => add(false), isFull);
+  taken.push(add(true));
+  assert.throws(() => add(true), isFull);
+  gate.resolve();
+  await Promise.all(taken);
+});
