@@ -99,6 +99,7 @@ export async function compose(
   nodeId: string,
   db: Database,
   log: Log,
+  processGauges: () => Record<string, number>,
 ): Promise<Service> {
   for (const path of [config.paths.volumes, config.paths.runtime, config.paths.run]) makeEnterable(path);
   const stores = createStores(db);
@@ -351,7 +352,7 @@ export async function compose(
       await db.sql`select 1`;
       return [];
     },
-    gauges: () => ({ ...runtime.stats(), ...egressGauges(egress.proxy) }),
+    gauges: () => ({ ...runtime.stats(), ...egressGauges(egress.proxy), ...processGauges() }),
   });
   const { clientAddress } = app.edge.proxies;
   const listener = createListener(

@@ -6,6 +6,7 @@ import { withPort, type Config } from '../config.ts';
 import { createLogger, type Logger } from '../logger.ts';
 import { readNodeId } from '../node-id.ts';
 import { openStore } from '../open-store.ts';
+import { watchProcess, type ProcessFaults } from '../process-faults.ts';
 import { lockDataDir } from '../store/data-dir-lock.ts';
 import { announce } from './announce.ts';
 import { watchParent } from './watch-parent.ts';
@@ -14,31 +15,43 @@ import { watchParent } from './watch-parent.ts';
 export async function serve(given: Config, env: NodeJS.ProcessEnv): Promise<number> {
   const log = createLogger(given.logLevel, (text) => process.stderr.write(text));
   const lock = lockDataDir(given.dataDir);
+  const faults = watchProcess(log);
   try {
     // Asked for before the slow part, so that nobody waits for a start that must fail.
     await checkAddress(given);
-    return await serveLocked(given, env, log);
+    return await serveLocked(given, env, log, faults);
   } finally {
+    faults.release();
     lock.release();
     log.flush();
   }
 }
 
-async function serveLocked(given: Config, env: NodeJS.ProcessEnv, log: Logger): Promise<number> {
+async function serveLocked(
+  given: Config,
+  env: NodeJS.ProcessEnv,
+  log: Logger,
+  faults: ProcessFaults,
+): Promise<number> {
   const store = await openStore(given, log);
-  let service: Service | null = null;
-  try {
+  const broken = faults.broken.then(() => 'fault' as const);
+  const opened: { service?: Service } = {};
+  const begin = async (): Promise<void> => {
     const config = given.port === 0 ? withPort(given, await freePort(given.host), env) : given;
-    service = await compose(config, env, readNodeId(config.dataDir), store.db, log);
+    const service = await compose(config, env, readNodeId(config.dataDir), store.db, log, faults.gauges);
+    opened.service = service;
     await service.start();
-    const address = await service.listener.listen(config.port, config.host);
-    announce(config, service, address);
-    const why = await stopRequested(env, log);
-    log.info('Stopping.', { why, graceSeconds: config.drainSeconds });
-    const failed = await service.stop(config.drainSeconds * 1000, why === 'SIGTERM');
-    return failed.length === 0 ? 0 : 1;
+    announce(config, service, await service.listener.listen(config.port, config.host));
+  };
+  try {
+    const isBroken = (await Promise.race([begin(), broken])) === 'fault';
+    const why = isBroken ? 'fault' : await Promise.race([stopRequested(env, log), broken]);
+    const graceSeconds = why === 'fault' ? 0 : given.drainSeconds;
+    log.info('Stopping.', { why, graceSeconds });
+    const failed = (await opened.service?.stop(graceSeconds * 1000, why !== 'SIGINT')) ?? [];
+    return failed.length === 0 && why !== 'fault' ? 0 : 1;
   } catch (error) {
-    if (service) await service.stop(0);
+    await opened.service?.stop(0);
     throw error;
   } finally {
     await store.close();

@@ -78,7 +78,7 @@ export function openChannel(
   const breakOff = (message: string) => {
     peer.fail(new HarnessError('harness_error', message));
     // A harness that does not speak the protocol cannot be driven any more: whoever keeps the sandbox sees it end.
-    void sandbox.kill();
+    sandbox.kill().catch(() => undefined);
   };
   const noise = () => {
     noiseChars += line.chars + noiseLineChars;
@@ -134,10 +134,19 @@ export function openChannel(
     onHello,
     onBroken: breakOff,
   };
-  void sandbox.exited.then(async (exit) => {
-    // What it told before its end may still be on the way.
-    await endpoint.drained();
-    peer.fail(exitError(exit, await launcherNotes()));
+  const ended = async (): Promise<HarnessError> => {
+    try {
+      const exit = await sandbox.exited;
+      // What it told before its end may still be on the way.
+      await endpoint.drained();
+      return exitError(exit, await launcherNotes());
+    } catch {
+      // Whoever keeps the sandbox says what went wrong.
+      return new HarnessError('harness_error', 'The end of the sandbox could not be found out.');
+    }
+  };
+  void ended().then((error) => {
+    peer.fail(error);
     endpoint.close();
   });
   return { channel };

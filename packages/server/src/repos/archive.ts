@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { open, rename, rm, type FileHandle } from 'node:fs/promises';
-import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { RepoError } from '../domain/ports/repos.ts';
 import { ByteReader } from './byte-reader.ts';
-import { killGit, runGit, spawnGit } from './git-process.ts';
+import { endOfGit, killGit, runGit, spawnGit } from './git-process.ts';
 import type { RepoLimits } from './repo-limits.ts';
 import { tarEnd, tarHeader, tarPadding } from '../domain/tar.ts';
 import { listTree, type TreeEntry } from './tree-list.ts';
@@ -50,7 +49,7 @@ async function writeEntries(
 ): Promise<void> {
   const blobs = entries.filter((entry) => entry.kind !== 'directory');
   const child = spawnGit(['cat-file', '--batch', '--buffer'], { gitDir, timeoutMs: 5 * 60_000 });
-  const ended = once(child, 'close');
+  const ended = endOfGit(child);
   child.stderr.resume();
   Readable.from(blobs.map((entry) => `${entry.id}\n`)).pipe(child.stdin);
   const reader = new ByteReader(child.stdout);

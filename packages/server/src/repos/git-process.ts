@@ -107,6 +107,17 @@ function wrap(args: readonly string[], timeoutMs: number, caps: NonNullable<GitO
   return ['--signal=TERM', '--kill-after=5', String(seconds), '/bin/sh', '-c', script, 'git', ...args];
 }
 
+/**
+ * Resolves when it has ended and its output is read, with its exit code; null = it was killed, or could not be started.
+ * Never rejects, so it may be asked for long before it is waited for.
+ */
+export function endOfGit(child: ChildProcessWithoutNullStreams): Promise<number | null> {
+  return new Promise((resolve) => {
+    child.once('close', (code) => resolve(code));
+    child.once('error', () => resolve(null));
+  });
+}
+
 const closed = new WeakSet<object>();
 
 /**

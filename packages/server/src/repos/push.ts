@@ -1,9 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import type { Log } from '../domain/log.ts';
 import type { DeployPushed } from '../domain/ports/repos.ts';
-import { endGit, spawnGit } from './git-process.ts';
+import { endGit, endOfGit, spawnGit } from './git-process.ts';
 import { clearMarker, setMarker } from './push-marker.ts';
 import { readCommands, refuseRef, zeroId, type PushCommands, type RefCommand } from './push-report.ts';
 import { PushResponse } from './push-response.ts';
@@ -105,7 +104,7 @@ async function store(
     timeoutMs: limits.pushTimeoutMs,
     caps: { memoryBytes: limits.memoryBytes, fileBytes: limits.packBytes * 2 },
   });
-  const ended = once(child, 'close');
+  const ended = endOfGit(child);
   child.stdout.on('data', (chunk: Buffer) => answer.take(chunk));
   child.stderr.on('data', (chunk: Buffer) => {
     log.debug('git receive-pack wrote', { text: chunk.toString('utf8').slice(0, 500) });
@@ -116,7 +115,7 @@ async function store(
     request.unpipe();
     endGit(child);
   });
-  const [code] = (await ended) as [number | null];
+  const code = await ended;
   // Git itself clears up when it is asked to end, and cannot when it was killed.
   if (code !== 0) await removeQuarantines(dir);
 }

@@ -1,6 +1,5 @@
-import { once } from 'node:events';
 import { RepoError } from '../domain/ports/repos.ts';
-import { killGit, spawnGit } from './git-process.ts';
+import { endOfGit, killGit, spawnGit } from './git-process.ts';
 import type { RepoLimits } from './repo-limits.ts';
 import { terminalLine } from './terminal.ts';
 import { formatMiB } from './wire-body.ts';
@@ -26,7 +25,7 @@ export async function listTree(
 ): Promise<TreeEntry[]> {
   const args = ['ls-tree', '-r', '-z', '-l', '--full-tree', '--end-of-options', commit];
   const child = spawnGit(args, { gitDir, timeoutMs: 60_000 });
-  const ended = once(child, 'close') as Promise<[number | null]>;
+  const ended = endOfGit(child);
   child.stderr.resume();
   const entries: TreeEntry[] = [];
   let bytes = 0;
@@ -50,8 +49,7 @@ export async function listTree(
       }
       if (rest.length > 1024 * 1024) throw new RepoError('The commit has a path that is too long.');
     }
-    const [code] = await ended;
-    if (code !== 0) throw new RepoError('The commit cannot be read.');
+    if ((await ended) !== 0) throw new RepoError('The commit cannot be read.');
     return entries;
   } finally {
     killGit(child);

@@ -1,11 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { join } from 'node:path';
-import { once } from 'node:events';
 import { pipeline } from 'node:stream/promises';
 import type { GitTarget, GitWire } from '../domain/ports/repos.ts';
 import { Gate, GateFull } from './gate.ts';
-import { killGit, runGit, spawnGit } from './git-process.ts';
+import { endOfGit, killGit, runGit, spawnGit } from './git-process.ts';
 import type { Maintenance } from './maintenance.ts';
 import { flushPacket, packet, sideBand } from './pkt-line.ts';
 import { repairInterrupted } from './push-marker.ts';
@@ -111,7 +110,7 @@ export class SmartHttp implements GitWire {
     child.stderr.resume();
     response.writeHead(200, { 'Content-Type': 'application/x-git-upload-pack-result', ...noCache });
     // Both can fail while the body is still read, and a rejection that nobody waits for yet would end the service.
-    const over = Promise.allSettled([pipeline(child.stdout, response), once(child, 'close')]);
+    const over = Promise.allSettled([pipeline(child.stdout, response), endOfGit(child)]);
     try {
       await pumpBody(body, child.stdin, { maxBytes: negotiationBytes, idleMs: limits.idleTimeoutMs });
     } catch (error) {

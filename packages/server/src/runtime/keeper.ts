@@ -168,7 +168,7 @@ export class Keeper {
   }
 
   async endAll(reason: string): Promise<void> {
-    await Promise.all([...this.#byId.values()].map((kept) => kept.end(reason)));
+    await Promise.allSettled([...this.#byId.values()].map((kept) => kept.end(reason)));
   }
 
   /** No sandbox is started any more; all end but those in which turns are left for the next process of this node. */
@@ -292,7 +292,7 @@ export class Keeper {
       if (!kept.canTakeTurns) return false;
       if (kept.isIdle && (!oldest || kept.lastUsedMs < oldest.lastUsedMs)) oldest = kept;
     }
-    void oldest?.end('Its place was needed for another agent.');
+    if (oldest) this.#endSoon(oldest, 'Its place was needed for another agent.');
     return false;
   }
 
@@ -304,7 +304,7 @@ export class Keeper {
       if (!kept.isIdle) kept.lastUsedMs = nowMs;
       const idleMs = nowMs - kept.lastUsedMs;
       if (!kept.canTakeTurns) continue;
-      if (idleMs >= kept.idleMs) void kept.end('It was idle.');
+      if (idleMs >= kept.idleMs) this.#endSoon(kept, 'It was idle.');
       else if (freezeAfterMs !== null && idleMs >= freezeAfterMs && !kept.isFrozen) {
         kept.freeze().catch((error: unknown) => {
           kept.isFrozen = false;
@@ -312,6 +312,11 @@ export class Keeper {
         });
       }
     }
+  }
+
+  /** Nobody waits for it; that its end failed, whoever keeps watch over `gone` says. */
+  #endSoon(kept: KeptSandbox, reason: string): void {
+    kept.end(reason).catch(() => undefined);
   }
 
   #changed(signal: AbortSignal): Promise<void> {

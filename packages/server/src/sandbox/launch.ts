@@ -62,7 +62,10 @@ export function launch(request: LaunchRequest): Launched {
     let isReleased = false;
     const streams = request.detached ? closedStreams() : (child as Streams & ChildProcess);
     const words = (): Promise<string> | string =>
-      request.detached ? readFileSync(request.detached.logFile, 'utf8') : readAll(streams.stderr);
+      request.detached ? textOf(request.detached.logFile) : readAll(streams.stderr);
+    const initPid = readInitPid(child, pipe(fds.info));
+    // What fails before it is waited for is told by itself.
+    initPid.catch(() => undefined);
     // Read no earlier, since this stream is the sandbox's later; and no later, since Node then lets the rest flow away.
     const said = new Promise<string>((resolve) => {
       child.once('error', () => resolve(''));
@@ -71,7 +74,7 @@ export function launch(request: LaunchRequest): Launched {
     return {
       child,
       streams,
-      initPid: readInitPid(child, pipe(fds.info)),
+      initPid,
       release: () => {
         isReleased = true;
         pipe(fds.block).end('x');
@@ -169,4 +172,13 @@ async function readAll(stream: Readable): Promise<string> {
     // The stream was closed with its process; what was read until then is what there is.
   }
   return text.slice(0, 2000);
+}
+
+/** Nothing when it is gone already. */
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
 }

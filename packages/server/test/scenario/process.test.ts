@@ -14,7 +14,13 @@ const mainFile = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 let service: Service;
 let shop: Workshop;
 before(async () => {
-  service = await startService({ env: { BERTH_SANDBOX_IDLE_SECONDS: '2', BERTH_DRAIN_SECONDS: '20' } });
+  service = await startService({
+    env: {
+      BERTH_SANDBOX_IDLE_SECONDS: '2',
+      BERTH_DRAIN_SECONDS: '20',
+      NODE_OPTIONS: `--import=${new URL('../support/faults-on-signal.ts', import.meta.url).href}`,
+    },
+  });
   shop = await workshop(service);
 });
 after(async () => {
@@ -116,6 +122,30 @@ test('A turn that outlasts the drain goes on with the next start.', async () => 
     async () => (await service.api('GET', `/v1/runs/${asked.runId}`)).body.run.status === 'completed',
     30_000,
   );
+});
+
+test('A failure that nobody handles is logged with its stack and counted, and the service goes on.', async () => {
+  const { pid } = service;
+  process.kill(pid, 'SIGUSR2');
+  const counted = async () => (await service.api('GET', '/metrics')).text;
+  await until('it is counted', async () => /^berth_unhandled_rejections_total 1$/m.test(await counted()));
+  assert.match(service.logs(), /handled by nobody.*A failure of nobody\..*faults-on-signal\.ts/);
+  assert.equal((await service.api('GET', '/v1/limits')).status, 200);
+  assert.equal(service.pid, pid);
+});
+
+test('An exception that nobody caught ends the service in order and with a failure, and its turns go on.', async () => {
+  await service.restart({ BERTH_DETACH: 'always' });
+  const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
+  const asked = await agent.ask('slow: 40 100');
+  const told = async () => (await logOf(service, asked)).map(({ type }) => type);
+  await until('words stream', async () => (await told()).includes('message.delta'));
+  process.kill(service.pid, 'SIGHUP');
+  await until('it is logged', () => /caught by nobody.*An exception of nobody/.test(service.logs()));
+  assert.equal(await service.stop(), 1);
+  await service.restart({ BERTH_DETACH: 'never' });
+  await until('the turn has ended', async () => (await told()).includes('run.completed'), 30_000);
+  assert.ok(!(await told()).includes('run.retrying'), 'it was taken up, not begun again');
 });
 
 test('A second start makes nothing new and prints no key.', async () => {

@@ -171,8 +171,17 @@ export class DiskWatch {
 
   private endFull(entry: Entry): void {
     this.remove(entry.sandbox.id);
-    if (entry.sandbox.quota) markFull(entry.sandbox.volumeDir);
     entry.sandbox.end();
+    if (!entry.sandbox.quota) return;
+    try {
+      markFull(entry.sandbox.volumeDir);
+    } catch (error) {
+      // The disk of the host is full too. Without the mark the next sandbox of the volume is measured as any other.
+      this.log.warn('a full volume could not be marked', {
+        sandboxId: entry.sandbox.id,
+        error: String(error),
+      });
+    }
   }
 }
 

@@ -164,6 +164,8 @@ export class DockerSandbox implements RunningSandbox {
   private async awaitExit(): Promise<SandboxExit> {
     const { engine, name, output, onEnd, group, initPid, isPodman } = this.parts;
     const atDeath = isPodman && group ? oomKillsAtDeath(group, initPid) : null;
+    // Waited for only after the end of the container.
+    atDeath?.catch(() => undefined);
     const code = await waitForEnd(engine, name);
     this.hasEnded = true;
     this.isFrozen = false;
