@@ -15,6 +15,7 @@ import { egressCommands } from './commands/egress.ts';
 import { sandboxFileCommands } from './commands/sandbox-files.ts';
 import { sandboxCommands } from './commands/sandbox.ts';
 import { channelCommands } from './commands/channels.ts';
+import { webhookCommands } from './commands/webhooks.ts';
 import { snapshotCommands } from './commands/snapshots.ts';
 import { terminal } from './commands/terminal.ts';
 import { hostCommands, isHostCommand, runOnHost } from './host.ts';
@@ -36,6 +37,7 @@ export const commands: Command[] = [
   ...secretCommands,
   ...egressCommands,
   ...channelCommands,
+  ...webhookCommands,
   ...budgetCommands,
   ...sandboxCommands,
   ...sandboxFileCommands,

@@ -1,3 +1,4 @@
+import { createChannels } from './channels.ts';
 import { BerthError } from './errors.ts';
 import { createSend, type ClientOptions, type RequestOptions, type Send } from './http.ts';
 import { createSandboxes } from './sandboxes.ts';
@@ -16,16 +17,11 @@ import type {
   EgressPut,
   EgressRefusal,
   EgressTraffic,
-  Channel,
-  ChannelCreate,
-  ChannelUpdate,
-  ChannelWithSecret,
   ChatSend,
   Conversation,
   ConversationForkSend,
   Deployment,
   Event,
-  InboundEvent,
   Limits,
   Message,
   Run,
@@ -109,38 +105,7 @@ export function createClient(options: ClientOptions) {
       delete: (agentId: string, key: string) =>
         json<void>('DELETE', `/v1/agents/${id(agentId)}/secrets/${id(key)}`),
     },
-    channels: {
-      list: (agentId: string, query?: ListOptions) =>
-        list<Channel>(`/v1/agents/${id(agentId)}/channels`, 'channels', query),
-      get: async (channelId: string) =>
-        (await json<{ channel: Channel }>('GET', `/v1/channels/${id(channelId)}`)).channel,
-      create: (agentId: string, input: ChannelCreate) =>
-        json<ChannelWithSecret>('POST', `/v1/agents/${id(agentId)}/channels`, { body: input }),
-      update: async (channelId: string, patch: ChannelUpdate) =>
-        (await json<{ channel: Channel }>('PATCH', `/v1/channels/${id(channelId)}`, { body: patch })).channel,
-      delete: (channelId: string) => json<void>('DELETE', `/v1/channels/${id(channelId)}`),
-      pause: async (channelId: string) =>
-        (await json<{ channel: Channel }>('POST', `/v1/channels/${id(channelId)}/pause`, { body: {} }))
-          .channel,
-      resume: async (channelId: string) =>
-        (await json<{ channel: Channel }>('POST', `/v1/channels/${id(channelId)}/resume`, { body: {} }))
-          .channel,
-      /** Without a value the service makes the secret, where the provider does not. */
-      rotateSecret: (channelId: string, input: { value?: string } = {}) =>
-        json<ChannelWithSecret>('POST', `/v1/channels/${id(channelId)}/rotate-secret`, { body: input }),
-    },
-    inboundEvents: {
-      list: (agentId: string, query?: ListOptions) =>
-        list<InboundEvent>(`/v1/agents/${id(agentId)}/inbound-events`, 'events', query),
-      get: async (eventId: string) =>
-        (await json<{ event: InboundEvent }>('GET', `/v1/inbound-events/${id(eventId)}`)).event,
-      replay: async (eventId: string) =>
-        (
-          await json<{ event: InboundEvent }>('POST', `/v1/inbound-events/${id(eventId)}/replay`, {
-            body: {},
-          })
-        ).event,
-    },
+    ...createChannels(json, list),
     deployments: {
       list: (agentId: string, query?: ListOptions) =>
         list<Deployment>(`/v1/agents/${id(agentId)}/deployments`, 'deployments', query),

@@ -205,6 +205,27 @@ export interface ChannelRotateSend {
   value?: string;
 }
 
+export interface ChannelTestSend {
+  /** Such as `slack.message`, `slack.retry`, `email.received`; left out, the usual one of the kind. */
+  event?: string;
+  /** What the made-up person says. */
+  text?: string;
+  /** Whether the answer is sent to the provider too, to where the sample says that it came from. Left out: it stands in the conversation alone. */
+  answer?: boolean;
+}
+
+export interface ChannelTested {
+  /** What the provider would have been answered. */
+  answer: {
+    status: number;
+    body: string;
+  };
+  /** False: the provider signs with a key that it alone has, so no signature was checked. */
+  verified: boolean;
+  /** What was stored. */
+  events: InboundEvent[];
+}
+
 export interface ChannelUpdate {
   /** 1 to 100 characters. */
   name?: string;
@@ -502,6 +523,20 @@ export interface InboundEventPage {
   events: InboundEvent[];
   /** Pass it as `cursor` to get the next page; null at the end of the list. */
   nextCursor: string | null;
+}
+
+export interface InboundReplaySend {
+  /** Those that came in at this time or later. ISO 8601, UTC, with milliseconds. */
+  since: string;
+  /** Those of this channel alone. */
+  channelId?: string;
+}
+
+export interface InboundReplayed {
+  /** How many are queued again, at most 1000 by one call. */
+  replayed: number;
+  /** How many more there are; call again. */
+  left: number;
 }
 
 export interface LimitsAnswer {

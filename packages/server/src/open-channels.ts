@@ -1,4 +1,5 @@
 import { kinds } from './channels/kinds.ts';
+import { samples } from './channels/samples/samples.ts';
 import { openChannelMail } from './channels/mail/channel-mail.ts';
 import type { Box } from './domain/box.ts';
 import { limits } from './domain/limits.ts';
@@ -8,6 +9,7 @@ import type { UrlGuard } from './domain/url-guard.ts';
 import { createWebhookEdge } from './edges/webhooks.ts';
 import { createChannelWorker } from './runtime/channel-worker.ts';
 import type { RunsService } from './services/api.ts';
+import { createChannelTests } from './services/channel-tests.ts';
 import { createChannels } from './services/channels.ts';
 import { createGuardedCaller } from './services/guarded-call.ts';
 import { createInbox } from './services/inbox.ts';
@@ -55,8 +57,16 @@ export function openChannels(deps: {
     wake: worker.wake,
   });
   const inbox = createInbox({ channels, setups, events, kinds, caller, log, onStored: worker.wake });
+  const tests = createChannelTests({
+    channels: service,
+    setups: service,
+    samples,
+    inbox,
+    events,
+    baseUrl: deps.baseUrl,
+  });
   return {
-    service,
+    service: { ...service, ...tests },
     inboundEvents: createInboundEvents({ agents, events, cursors, wake: worker.wake }),
     events,
     inbox,

@@ -132,33 +132,4 @@ export const channelCommands: Command[] = [
       if (context.json) context.out(`${JSON.stringify({ id: channelId, deleted: true })}\n`);
     },
   },
-  {
-    name: 'webhooks list',
-    usage: '<agent>',
-    summary: 'List what came in for an agent, newest first, and what became of it',
-    positionals: [1, 1],
-    async run(context, [nameOrId]) {
-      const agent = await findAgent(context, nameOrId!);
-      const { items } = await context.client.inboundEvents.list(agent.id, { limit: 100 });
-      printTable(
-        context,
-        items,
-        ['id', 'received', 'kind', 'state', 'reason'],
-        items.map((event) => [event.id, event.receivedAt, event.kind, event.state, event.reason ?? '']),
-      );
-    },
-  },
-  {
-    name: 'webhooks replay',
-    usage: '<event id>',
-    summary: 'Work on an inbound event again',
-    positionals: [1, 1],
-    async run(context, [eventId]) {
-      const event = await context.client.inboundEvents.replay(eventId!);
-      printOne(context, event, [
-        ['id', event.id],
-        ['state', event.state],
-      ]);
-    },
-  },
 ];

@@ -78,6 +78,8 @@ export const limits = {
   joinedChars: 150_000,
   /** For which what came in can be replayed. */
   inboundBodyDays: 30,
+  /** Inbound events that one call works on again. */
+  replayedAtOnce: 1_000,
   /** That are read at once, of an agent and of all. */
   archivesPerAgent: 4,
   archives: 32,

@@ -3,7 +3,7 @@ import { DomainError, notFound } from '../domain/errors.ts';
 import { asBusy, type Inbox } from '../services/inbox.ts';
 
 export interface WebhookEdgeOptions {
-  inbox: Inbox;
+  inbox: Pick<Inbox, 'admit' | 'receive'>;
   /** As senders see the service: some sign the URL. */
   baseUrl: string;
 }

@@ -2,6 +2,7 @@ import type { ChannelKindName } from '../domain/channel.ts';
 import type { Principal } from '../domain/nouns.ts';
 import type { Page, PageQuery } from '../domain/paging.ts';
 import type { ChannelRow } from '../store/channels.ts';
+import type { InboundEventRow } from '../store/inbound-events.ts';
 
 export type Channel = ChannelRow;
 
@@ -41,4 +42,27 @@ export interface ChannelsService {
   resume(p: Principal, id: string): Promise<Channel>;
   /** The secret before still holds for a day, so that both sides can change at leisure. */
   rotateSecret(p: Principal, id: string, input: { value?: string }): Promise<ChannelWithSecret>;
+  /**
+   * Makes a delivery as the provider would, signed with the channel's own secret, and takes it in as one. `conflict`:
+   * the channel is paused. `invalid_request`: there is no sample of such an event.
+   */
+  test(p: Principal, id: string, input: ChannelTestInput): Promise<ChannelTested>;
+}
+
+export interface ChannelTestInput {
+  /** Such as `slack.message`; the usual one of the kind when left out. */
+  event?: string;
+  /** What the made-up person says. */
+  text?: string;
+  /** Whether the answer is sent to the provider, to where the sample says that it came from. Usually not. */
+  isAnswered?: boolean;
+}
+
+export interface ChannelTested {
+  /** What the provider would have been answered. */
+  answer: { status: number; body: string };
+  /** False: no signature was checked, since the provider signs with a key that it alone has. */
+  isVerified: boolean;
+  /** What was stored: the event, and for a retry the record of it. */
+  events: InboundEventRow[];
 }

@@ -37,7 +37,7 @@ export interface ChannelSetups {
   open(channelId: string): Promise<{ row: ChannelRow; setup: ChannelSetup } | null>;
 }
 
-export function createChannels(deps: ChannelsDependencies): ChannelsService & ChannelSetups {
+export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService, 'test'> & ChannelSetups {
   const { db, agents, channels, kinds, box, cursors } = deps;
 
   /** The channel, when the caller may change its agent; whatever else is wrong is `not_found`. */

@@ -8,6 +8,7 @@ import {
   checkMs,
   patience,
   principalOf,
+  unanswered,
   type InboundWorkDependencies,
   type Worked,
 } from './inbound-terms.ts';
@@ -46,9 +47,11 @@ export function createInboundBegin(deps: Dependencies) {
     const request = { ...due.request, headers: new Map(due.request.headers), body: due.body };
     const parsed = kind.parse(request, setup).events[due.place];
     if (!parsed) return { state: 'failed', reason: 'The request has no such event any more.' };
-    const full = await readMail(parsed, setup);
+    const { sample } = due.request;
+    const full = await readMail(parsed, setup, sample?.fetched ?? null);
     if ('problem' in full) return { state: 'failed', reason: `The mail could not be read: ${full.problem}.` };
-    const { event } = full;
+    // What nobody wrote has nobody who waits for its answer, which stands in the conversation.
+    const event = sample?.isAnswered === false ? { ...full.event, replyTo: unanswered } : full.event;
     if (event.ignore !== null) return { state: 'ignored', reason: event.ignore };
     const keys = conversationKeys(event, kind.name);
     const known = await answers.conversationOf(due.channelId, keys);
@@ -63,10 +66,15 @@ export function createInboundBegin(deps: Dependencies) {
   async function readMail(
     event: InboundEvent,
     setup: ChannelSetup,
+    sampled: string | null,
   ): Promise<{ event: InboundEvent } | { problem: string }> {
     if (event.mail === null) return { event };
     const call = deps.mail.fetch(event, setup, Date.now());
     if (call === null) return deps.mail.complete(event, setup);
+    if (sampled !== null) {
+      const made = { status: 200, headers: new Map<string, string>(), body: Buffer.from(sampled) };
+      return deps.mail.complete(deps.mail.withFetched(event, made), setup);
+    }
     const reply = await deps.caller.call(call, { maxBytes: 40 * 1024 * 1024, timeoutMs: 30_000 });
     if (reply.status >= 300) throw new Error(`The mail could not be fetched: status ${reply.status}.`);
     return deps.mail.complete(deps.mail.withFetched(event, reply), setup);
@@ -163,6 +171,8 @@ const lineOf = (conversationId: string) => `conversation:${conversationId}`;
 const isOfMail = ({ line }: DueEvent) => line === unread || line?.startsWith('conversation:') === true;
 
 function isSameConversation(one: Said, other: Said): boolean {
+  // A person's message and a sample have no answer in common.
+  if ((one.event.replyTo === unanswered) !== (other.event.replyTo === unanswered)) return false;
   if (one.known !== null || other.known !== null) return one.known === other.known;
   return one.event.conversationKey !== null && one.event.conversationKey === other.event.conversationKey;
 }

@@ -3,7 +3,13 @@ import { isTerminal } from '../domain/nouns.ts';
 import type { ChannelKind, ChannelSetup } from '../domain/ports/channel.ts';
 import type { DueEvent } from '../store/inbound-queue.ts';
 import { sendAnswer } from './channel-answer.ts';
-import { checkMs, principalOf, type InboundWorkDependencies, type Worked } from './inbound-terms.ts';
+import {
+  checkMs,
+  principalOf,
+  unanswered,
+  type InboundWorkDependencies,
+  type Worked,
+} from './inbound-terms.ts';
 
 type Dependencies = Pick<InboundWorkDependencies, 'queue' | 'answers' | 'runs' | 'caller' | 'mail'>;
 
@@ -27,6 +33,10 @@ export function createInboundEnd({ queue, answers, runs, caller, mail }: Depende
       }
       if (run.status !== 'completed') {
         await queue.settle(due.id, 'failed', run.error?.error ?? `The run was ${run.status}.`);
+        return 'over';
+      }
+      if (due.replyTo?.['sample'] === unanswered['sample']) {
+        await queue.settle(due.id, 'done', 'sample');
         return 'over';
       }
       if (due.replyTo === null || message === null || message.content.trim() === '') {

@@ -1,6 +1,7 @@
 import { requireEdit } from '../domain/access.ts';
-import { DomainError, notFound } from '../domain/errors.ts';
+import { DomainError, invalid, notFound } from '../domain/errors.ts';
 import { isId } from '../domain/ids.ts';
+import { limits } from '../domain/limits.ts';
 import type { Principal } from '../domain/nouns.ts';
 import type { Cursors, Page, PageQuery } from '../domain/paging.ts';
 import type { AgentStore } from '../store/agents.ts';
@@ -15,6 +16,12 @@ export interface InboundEventsService {
   get(p: Principal, id: string): Promise<InboundEventRow>;
   /** Works on it once more. `conflict` unless it was ignored, failed or is dead, and its request is still there. */
   replay(p: Principal, id: string): Promise<InboundEventRow>;
+  /** The same for those that failed or are dead, so many at once (`limits.replayedAtOnce`), the oldest first. */
+  replayFailed(
+    p: Principal,
+    agentId: string,
+    which: { since: Date; channelId: string | null },
+  ): Promise<{ replayed: number; left: number }>;
 }
 
 export interface InboundEventsDependencies {
@@ -57,6 +64,15 @@ export function createInboundEvents({
       }
       wake();
       return visible(p, id);
+    },
+
+    async replayFailed(p, agentId, which) {
+      await visibleAgent(agents, p, agentId);
+      requireEdit(p);
+      if (which.channelId !== null && !isId(which.channelId)) throw invalid('channelId', 'must be an id.');
+      const told = await events.requeueFailed(agentId, which, limits.replayedAtOnce);
+      if (told.replayed > 0) wake();
+      return told;
     },
   };
 }

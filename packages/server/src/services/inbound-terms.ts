@@ -2,7 +2,7 @@ import type { ChannelKindName } from '../domain/channel.ts';
 import type { Log } from '../domain/log.ts';
 import type { Principal } from '../domain/nouns.ts';
 import type { ChannelMail } from '../domain/ports/channel-mail.ts';
-import type { ChannelKind } from '../domain/ports/channel.ts';
+import type { ChannelKind, ReplyTo } from '../domain/ports/channel.ts';
 import type { ChannelAnswerStore } from '../store/channel-answers.ts';
 import type { Database } from '../store/database.ts';
 import type { DueEvent, InboundQueue } from '../store/inbound-queue.ts';
@@ -31,6 +31,9 @@ export type Worked = 'over' | { retry: string; afterMs: number | null };
 export const checkMs = 5_000;
 /** An event that failed so often does not hold back those behind it any more: after some minutes. */
 export const patience = 5;
+
+/** Where the answer to a sample goes: nowhere. */
+export const unanswered: ReplyTo = { sample: true };
 
 /** A channel may converse with its own agent, and nothing else. */
 export function principalOf(due: DueEvent): Principal {

@@ -14,7 +14,7 @@ import type {
 } from '../domain/ports/channel.ts';
 import { receive } from '../domain/receive.ts';
 import type { ChannelRow, ChannelStore } from '../store/channels.ts';
-import type { InboundEventStore, NewInboundEvent } from '../store/inbound-events.ts';
+import type { InboundEventStore, NewInboundEvent, SampleMark } from '../store/inbound-events.ts';
 import type { ChannelSetups } from './channels.ts';
 import { unread } from '../store/inbound-queue.ts';
 import { createGroupCommit } from './group-commit.ts';
@@ -43,7 +43,22 @@ export interface Inbox {
    * the request.
    */
   receive(kind: string, channelId: string, request: InboundRequest): Promise<InboundAnswer>;
+  /** The same for a delivery that the service made itself, on a channel that takes what comes. */
+  receiveSample(found: OpenChannel, request: InboundRequest, sample: SampleDelivery): Promise<ReceivedSample>;
 }
+
+export interface SampleDelivery extends SampleMark {
+  /** False: nobody but the provider could sign it, so no signature is looked for. */
+  isSigned: boolean;
+}
+
+export interface ReceivedSample {
+  answer: InboundAnswer;
+  /** Of what may have been stored: the event, and its retry. */
+  eventIds: string[];
+}
+
+type OpenChannel = NonNullable<Awaited<ReturnType<ChannelSetups['open']>>>;
 
 const documentMs = 15 * 60_000;
 /** So that strangers who send wrong signatures cause no write each. */
@@ -135,9 +150,10 @@ export function createInbox(deps: InboxDependencies): Inbox {
     kind: ChannelKind,
     request: InboundRequest,
     parsed: ParsedRequest,
-  ): Promise<void> {
+    sample?: SampleMark,
+  ): Promise<string[]> {
     const receivedAt = new Date(now());
-    const kept = { ...keptRequest(request), at: receivedAt.toISOString() };
+    const kept = { ...keptRequest(request), at: receivedAt.toISOString(), ...(sample && { sample }) };
     const events = parsed.events.map((event, place): NewInboundEvent => ({
       id: newId(),
       channelId: row.id,
@@ -162,6 +178,7 @@ export function createInbox(deps: InboxDependencies): Inbox {
       timer = setTimeout(() => reject(error), answerMs);
     });
     await Promise.race([written, late]).finally(() => clearTimeout(timer));
+    return events.flatMap((event) => [event.id, ...(event.retry ? [event.retry.id] : [])]);
   }
 
   return {
@@ -190,6 +207,13 @@ export function createInbox(deps: InboxDependencies): Inbox {
         });
       }
       return parsed.answer;
+    },
+
+    async receiveSample({ row, setup }, request, { isSigned, ...sample }) {
+      const kind = deps.kinds[row.kind];
+      const parsed = isSigned ? await verified(kind, request, setup) : kind.parse(request, setup);
+      const eventIds = await store(row, kind, request, parsed, sample);
+      return { answer: parsed.answer, eventIds };
     },
   };
 }

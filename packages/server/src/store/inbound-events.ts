@@ -1,5 +1,5 @@
 import type { InboundState } from '../domain/channel.ts';
-import type { JSONValue } from 'postgres';
+import type { JSONValue, PendingQuery, Row } from 'postgres';
 import type { Database, Sql } from './database.ts';
 
 /** What is kept of a request, so that its events can be read again. Values that prove the sender are blanked. */
@@ -7,6 +7,16 @@ export interface StoredRequest {
   method: string;
   url: string;
   headers: [name: string, value: string][];
+  /** Only of what the service made itself. */
+  sample?: SampleMark;
+}
+
+/** Marks a delivery that no provider made. */
+export interface SampleMark {
+  /** Whether its answer is sent to where the sample says that it came from. */
+  isAnswered: boolean;
+  /** What the provider would answer when it is asked for the rest; null when all is there. */
+  fetched: string | null;
 }
 
 export interface NewInboundEvent {
@@ -148,21 +158,24 @@ export function createInboundEventStore(db: Database) {
      */
     async requeue(id: string): Promise<boolean> {
       const { sql } = db;
-      const rows = await sql`
-        with asked as (
-          select case when r.id is null then e.id else coalesce(e.joined_to, e.id) end as id, r.id as run_id
-          from inbound_events e left join runs r on r.id = e.run_id and r.status = 'completed'
-          where e.id = ${id} and e.body is not null and e.state in ('failed', 'dead', 'ignored')
-        ),
-        joined as (
-          update inbound_events e set ${step(sql, 'processing', 'replayed')}
-          from asked a where e.joined_to = a.id and a.run_id is not null and e.state in ('failed', 'dead')
-        )
-        update inbound_events e set ${step(sql, 'queued', 'replayed')}, attempts = 0, due_at = now(),
-          run_id = a.run_id, joined_to = null
-        from asked a where e.id = a.id and e.state in ('failed', 'dead', 'ignored')
-        returning e.id`;
-      return rows.length === 1;
+      const which = sql`e.id = ${id} and e.body is not null and e.state in ('failed', 'dead', 'ignored')`;
+      return (await requeueThose(sql, which, 1)) > 0;
+    },
+
+    /** The same for many of an agent, the oldest first. `left`: how many more there are. */
+    async requeueFailed(
+      agentId: string,
+      { since, channelId }: { since: Date; channelId: string | null },
+      atMost: number,
+    ): Promise<{ replayed: number; left: number }> {
+      const { sql } = db;
+      const failed = sql`
+        e.agent_id = ${agentId} and e.state in ('failed', 'dead') and e.body is not null and e.received_at >= ${since}
+        ${channelId === null ? sql`` : sql`and e.channel_id = ${channelId}`}`;
+      const replayed = await requeueThose(sql, failed, atMost);
+      const [rest] = await sql<{ count: number }[]>`
+        select count(*)::int as count from inbound_events e where ${failed}`;
+      return { replayed, left: rest!.count };
     },
 
     /** Drops what came in more than `days` ago; keys and states stay, so that nothing old is taken for new. */
@@ -173,4 +186,30 @@ export function createInboundEventStore(db: Database) {
           where body is not null and due_at is null and received_at < now() - ${days} * interval '1 day' limit 10000)`;
     },
   };
+}
+
+/** How many go on. One of which somebody else changes the state meanwhile is left to them. */
+async function requeueThose(sql: Sql, which: PendingQuery<Row[]>, atMost: number): Promise<number> {
+  const rows = await sql<{ count: number }[]>`
+    with asked as (
+      select case when r.id is null then e.id else coalesce(e.joined_to, e.id) end as id, r.id as run_id
+      from (
+        select e.id, e.joined_to, e.run_id from inbound_events e
+        where ${which} order by e.id limit ${atMost} for update skip locked
+      ) e
+      left join runs r on r.id = e.run_id and r.status = 'completed'
+    ),
+    joined as (
+      update inbound_events e set ${step(sql, 'processing', 'replayed')}
+      from asked a where e.joined_to = a.id and a.run_id is not null and e.state in ('failed', 'dead')
+      returning e.id
+    ),
+    requeued as (
+      update inbound_events e set ${step(sql, 'queued', 'replayed')}, attempts = 0, due_at = now(),
+        run_id = a.run_id, joined_to = null
+      from asked a where e.id = a.id and e.state in ('failed', 'dead', 'ignored')
+      returning e.id
+    )
+    select ((select count(*) from joined) + (select count(*) from requeued))::int as count`;
+  return rows[0]!.count;
 }

@@ -267,6 +267,29 @@ test('runs are listed, shown and cancelled; logs tell what happened, and -f goes
   assert.deepEqual(seqs, [...new Set(seqs)], 'no event is told twice');
 });
 
+test('A channel is tried with a signed sample, what comes in is shown as it changes, and what failed is worked on again.', async () => {
+  const agent = await makeAgent('Reached');
+  const settings = JSON.stringify({ settings: { text: '{{data.text}}' } });
+  const channel = await berthJson(['channels', 'create', 'Reached', 'generic', 'orders'], {
+    stdin: settings,
+  });
+  const tail = start(['webhooks', 'tail', 'Reached', '--channel', channel.id]);
+  await until('the tail waits', () => tail.stderr().includes('waiting'), 30_000);
+  const trigger = ['webhooks', 'trigger', 'generic.order', '--channel', channel.id, '--text', 'say: taken'];
+  const tried = await berthJson(trigger);
+  assert.deepEqual([tried.answer.status, tried.verified, tried.events.length], [200, true, 1]);
+  assert.equal(JSON.stringify(tried).includes(channel.secret), false);
+  await until('its end is shown', () => /generic\.order +done .* sample$/m.test(tail.stdout()), 60_000);
+  tail.child.kill('SIGINT');
+  assert.equal((await tail.ended).code, 2);
+  const [message] = (await berthJson(['webhooks', 'list', 'Reached'])) as { id: string; agentId: string }[];
+  assert.deepEqual([message!.id, message!.agentId], [tried.events[0].id, agent.id]);
+  assert.match((await berth(['webhooks', 'trigger', 'slack.message'], { code: 1 })).stderr, /--channel/);
+  const replay = ['webhooks', 'replay', 'Reached', '--failed', '--since'];
+  assert.deepEqual(await berthJson([...replay, '2h']), { replayed: 0 });
+  assert.match((await berth([...replay, 'noon'], { code: 1 })).stderr, /--since takes/);
+});
+
 test('doctor, help and wrong usage: data on standard output, notes on standard error, and the exit code says how it went.', async () => {
   const env = { BERTH_DATA_DIR: join(shop.home, 'doctor-data') };
   assert.equal((await berthJson(['doctor'], { env })).ok, true);

@@ -167,6 +167,12 @@ async function postRequests(
       {},
       { value: `whsec_${'a'.repeat(43)}=` },
     ],
+    testChannel: [`/v1/channels/${channelId}/test`, { event: 'generic.once' }, { event: 'generic.twice' }],
+    replayInboundEvents: [
+      `/v1/agents/${agentId}/inbound-events/replay`,
+      { since: '2026-01-01T00:00:00Z' },
+      { since: '2026-01-02T00:00:00Z' },
+    ],
     replayInboundEvent: [`/v1/inbound-events/${inboundEventId}/replay`],
     cancelRun: [`/v1/runs/${held.body.runId}/cancel`],
   };

@@ -102,6 +102,52 @@ export const InboundEventPage = model(
   z.object({ events: z.array(InboundEvent), nextCursor }),
 );
 
+export const ChannelTestSend = model(
+  'ChannelTestSend',
+  z.strictObject({
+    event: z
+      .string()
+      .max(80)
+      .describe(
+        'Such as `slack.message`, `slack.retry`, `email.received`; left out, the usual one of the kind.',
+      )
+      .optional(),
+    text: z.string().min(1).max(4_000).describe('What the made-up person says.').optional(),
+    answer: z
+      .boolean()
+      .describe(
+        'Whether the answer is sent to the provider too, to where the sample says that it came from. Left out: it stands in the conversation alone.',
+      )
+      .optional(),
+  }),
+);
+export const ChannelTested = model(
+  'ChannelTested',
+  z.object({
+    answer: z
+      .object({ status: z.int(), body: z.string() })
+      .describe('What the provider would have been answered.'),
+    verified: z
+      .boolean()
+      .describe('False: the provider signs with a key that it alone has, so no signature was checked.'),
+    events: z.array(InboundEvent).describe('What was stored.'),
+  }),
+);
+export const InboundReplaySend = model(
+  'InboundReplaySend',
+  z.strictObject({
+    since: time('Those that came in at this time or later.'),
+    channelId: uuid('Those of this channel alone.').optional(),
+  }),
+);
+export const InboundReplayed = model(
+  'InboundReplayed',
+  z.object({
+    replayed: z.int().describe(`How many are queued again, at most ${limits.replayedAtOnce} by one call.`),
+    left: z.int().describe('How many more there are; call again.'),
+  }),
+);
+
 const id = '0197c2b4-6f7e-7c2a-9d51-3f0a1c9be842';
 export const channelExample = {
   id,

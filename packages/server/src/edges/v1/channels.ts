@@ -1,6 +1,6 @@
 import { given } from '../http/given.ts';
 import { route } from '../http/route.ts';
-import { channelOf } from '../present/channel.ts';
+import { channelOf, inboundEventOf } from '../present/channel.ts';
 import { pageQuery } from '../schemas/basics.ts';
 import {
   ChannelAnswer,
@@ -8,8 +8,11 @@ import {
   channelExample,
   ChannelPage,
   ChannelRotateSend,
+  ChannelTested,
+  ChannelTestSend,
   ChannelUpdate,
   ChannelWithSecret,
+  inboundEventExample,
 } from '../schemas/channel.ts';
 
 const tag = 'Channels';
@@ -160,6 +163,42 @@ export const channelRoutes = [
       return {
         status: 200 as const,
         body: { channel: channelOf(made.channel, addresses.baseUrl), secret: made.secret },
+      };
+    },
+  }),
+  route({
+    id: 'testChannel',
+    method: 'post',
+    path: '/v1/channels/{channelId}/test',
+    tag,
+    access: 'edit',
+    summary: 'Try a channel with a sample',
+    description:
+      'Makes a delivery as the provider would, signed with the secret of the channel, and takes it in as one: it is verified, stored, and the agent works on it.',
+    body: ChannelTestSend,
+    bodyExample: { event: 'slack.message' },
+    replies: {
+      200: {
+        description: 'What became of it so far.',
+        schema: ChannelTested,
+        example: { answer: { status: 200, body: '' }, verified: true, events: [inboundEventExample] },
+      },
+    },
+    errors: ['conflict', 'queue_full', 'unavailable'],
+    async handler({ services, caller, params, body }) {
+      const { event, text, answer } = given(body);
+      const tested = await services.channels.test(
+        caller,
+        params.channelId,
+        given({ event, text, isAnswered: answer }),
+      );
+      return {
+        status: 200 as const,
+        body: {
+          answer: tested.answer,
+          verified: tested.isVerified,
+          events: tested.events.map(inboundEventOf),
+        },
       };
     },
   }),

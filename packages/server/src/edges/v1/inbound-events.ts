@@ -1,7 +1,15 @@
+import { readTime } from '../http/read-time.ts';
 import { route } from '../http/route.ts';
 import { inboundEventOf } from '../present/channel.ts';
 import { pageQuery } from '../schemas/basics.ts';
-import { InboundEventAnswer, inboundEventExample, InboundEventPage } from '../schemas/channel.ts';
+import { given } from '../http/given.ts';
+import {
+  InboundEventAnswer,
+  inboundEventExample,
+  InboundEventPage,
+  InboundReplayed,
+  InboundReplaySend,
+} from '../schemas/channel.ts';
 
 const tag = 'Channels';
 const one = { schema: InboundEventAnswer, example: { event: inboundEventExample } };
@@ -59,6 +67,28 @@ export const inboundEventRoutes = [
     async handler({ services, caller, params }) {
       const event = await services.inboundEvents.replay(caller, params.inboundEventId);
       return { status: 200 as const, body: { event: inboundEventOf(event) } };
+    },
+  }),
+  route({
+    id: 'replayInboundEvents',
+    method: 'post',
+    path: '/v1/agents/{agentId}/inbound-events/replay',
+    tag,
+    access: 'edit',
+    summary: 'Work again on all that failed',
+    description: 'All that failed or is dead, since a time. What is queued already is not queued twice.',
+    body: InboundReplaySend,
+    bodyExample: { since: '2026-11-28T09:00:00.000Z' },
+    replies: {
+      200: { description: 'How many.', schema: InboundReplayed, example: { replayed: 12, left: 0 } },
+    },
+    async handler({ services, caller, params, body }) {
+      const { since, channelId = null } = given(body);
+      const told = await services.inboundEvents.replayFailed(caller, params.agentId, {
+        since: readTime('since', since),
+        channelId,
+      });
+      return { status: 200 as const, body: told };
     },
   }),
 ];
