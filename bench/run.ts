@@ -8,6 +8,7 @@ import { agentReads } from './measure/agent-reads.ts';
 import { coldStart } from './measure/cold-start.ts';
 import { cpuPerMessage } from './measure/cpu-per-message.ts';
 import { idleMemory } from './measure/idle-memory.ts';
+import { inbound, inboundBacklog } from './measure/inbound.ts';
 import { latency } from './measure/latency.ts';
 import { longConversation } from './measure/long-conversation.ts';
 import { manyStreams } from './measure/many-streams.ts';
@@ -23,6 +24,8 @@ const alone: Record<string, () => Promise<Figure[]>> = {
   'sandbox-start': sandboxStart,
   'sandbox-live': sandboxLive,
   neighbours,
+  inbound,
+  'inbound-backlog': inboundBacklog,
 };
 
 /** In this order: what needs a fresh service comes first, what fills its memory last. */

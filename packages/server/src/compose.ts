@@ -307,7 +307,7 @@ export async function compose(
   });
   const shared = { db, ...stores, box, holdEncryptionKey: encryptionKeys.hold, cursors, guard, log };
   const a2a = openA2a(shared);
-  const channels = openChannels({ ...shared, runs, baseUrl: config.baseUrl });
+  const channels = openChannels({ ...shared, nodeId, runs, baseUrl: config.baseUrl });
   const services = {
     auth,
     agents,

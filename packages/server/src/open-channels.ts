@@ -26,6 +26,7 @@ import { createInboundQueue } from './store/inbound-queue.ts';
 /** What reaches agents from other systems: the resource, its webhooks, the work on them, and the answers. */
 export function openChannels(deps: {
   db: Database;
+  nodeId: string;
   agents: AgentStore;
   channels: ChannelStore;
   runs: Pick<RunsService, 'send' | 'outcome'>;
@@ -46,6 +47,7 @@ export function openChannels(deps: {
   const worker = createChannelWorker(() => work, log);
   const work: InboundWork = createInboundWork({
     db,
+    nodeId: deps.nodeId,
     queue: createInboundQueue(db),
     answers: createChannelAnswerStore(db),
     setups,

@@ -12,6 +12,8 @@ import type { GuardedCaller } from './guarded-call.ts';
 
 export interface InboundWorkDependencies {
   db: Database;
+  /** The same after a restart. */
+  nodeId: string;
   queue: InboundQueue;
   answers: ChannelAnswerStore;
   setups: ChannelSetups;

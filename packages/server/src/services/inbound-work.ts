@@ -13,8 +13,8 @@ export interface InboundWork {
 }
 
 /** Longer than the database is ever away unnoticed; held anew as long as an event is worked on. */
-const leaseMs = 180_000;
-const holdEveryMs = 60_000;
+const leaseMs = 60_000;
+const holdEveryMs = 15_000;
 const maxAttempts = 8;
 /** Events of one organisation, and of all, that this process works on at once. */
 const perOrg = 16;
@@ -28,6 +28,7 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
   const working = new Map<string, number>();
   const underWay = new Set<Promise<void>>();
   let isStopped = false;
+  let isFresh = true;
   const begin = createInboundBegin({ ...deps, onBegun: follow });
   const end = createInboundEnd(deps);
 
@@ -46,7 +47,7 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
     try {
       if (!(await deps.db.outside(() => end.hasEnded(due, runId)))) return;
       if (isStopped) return;
-      const ended = await queue.claimEnded(due.id, leaseMs);
+      const ended = await queue.claimEnded(due.id, deps.nodeId, leaseMs);
       if (ended) await track(attempt(ended));
     } catch (error) {
       log.debug('The end of a run will be looked for.', { runId, error });
@@ -100,12 +101,15 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
   return {
     async runDue() {
       if (isStopped || underWay.size >= perProcess) return 0;
+      if (isFresh) await queue.release(deps.nodeId);
+      isFresh = false;
       const except = [...working].filter(([, count]) => count >= perOrg).map(([orgId]) => orgId);
       const turnsPerOrg = limits.channelTurnsPerOrg;
       const { due, looked } = await queue.claimDue({
         perOrg,
         except,
         turnsPerOrg,
+        nodeId: deps.nodeId,
         leaseMs,
         checkMs,
         patience,

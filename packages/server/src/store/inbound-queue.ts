@@ -23,6 +23,7 @@ export interface ClaimLimits {
   except: string[];
   /** Turns of an organisation that may be under way. */
   turnsPerOrg: number;
+  nodeId: string;
   leaseMs: number;
   /** Between two looks at a turn that goes on. */
   checkMs: number;
@@ -94,7 +95,8 @@ export function createInboundQueue(db: Database) {
         )
         update inbound_events e set
           due_at = now() + case when p.waits then p.wait_ms else ${given.leaseMs}::integer end * interval '1 millisecond',
-          attempts = e.attempts + case when p.waits then 0 else 1 end
+          attempts = e.attempts + case when p.waits then 0 else 1 end,
+          claimed_by = case when p.waits then null else ${given.nodeId}::uuid end
         from picked p where e.id = p.id
         returning ${columns(sql)}, e.line, e.message_key as "messageKey", e.place, e.reply_to as "replyTo",
           p.waits, case when not p.waits and e.run_id is null then e.request end as request,
@@ -108,6 +110,12 @@ export function createInboundQueue(db: Database) {
       return { due: rows.filter((row) => !row.waits), looked: rows.length };
     },
 
+    /** What a process of this node, which is gone, had begun to work on. */
+    async release(nodeId: string): Promise<void> {
+      await db.sql`
+        update inbound_events set due_at = now(), claimed_by = null where due_at is not null and claimed_by = ${nodeId}`;
+    },
+
     /** What went on while an event was found to have to wait does not hold it back. */
     async unblock(ids: string[], patience: number): Promise<void> {
       await db.sql`
@@ -116,11 +124,11 @@ export function createInboundQueue(db: Database) {
     },
 
     /** One whose turn has ended, for whoever heard of it; null when somebody else works on it. */
-    async claimEnded(id: string, leaseMs: number): Promise<DueEvent | null> {
+    async claimEnded(id: string, nodeId: string, leaseMs: number): Promise<DueEvent | null> {
       const { sql } = db;
       const rows = await sql<DueEvent[]>`
         update inbound_events e set
-          due_at = now() + ${leaseMs} * interval '1 millisecond', attempts = e.attempts + 1
+          due_at = now() + ${leaseMs} * interval '1 millisecond', attempts = e.attempts + 1, claimed_by = ${nodeId}
         where e.id = ${id} and e.state = 'processing' and e.due_at is not null and e.attempts = 0
         returning ${columns(sql)}, e.line, e.message_key as "messageKey", e.place, e.reply_to as "replyTo",
           null as request, null as body, false as "isFollowed"`;
@@ -228,7 +236,7 @@ export function createInboundQueue(db: Database) {
       const { conversationId, runId, replyTo, line } = turn;
       await sql`
         update inbound_events set ${step(sql, 'processing', null)}, conversation_id = ${conversationId},
-          run_id = ${runId}, reply_to = ${replyTo === null ? null : sql.json(replyTo)}, attempts = 0, line = ${line},
+          run_id = ${runId}, reply_to = ${replyTo === null ? null : sql.json(replyTo)}, attempts = 0, line = ${line}, claimed_by = null,
           due_at = now() + ${checkMs} * interval '1 millisecond'
         where id = ${id}`;
       if (others.length === 0) return;
@@ -242,7 +250,7 @@ export function createInboundQueue(db: Database) {
     async postpone(id: string, afterMs: number, isAttempt: boolean): Promise<void> {
       const { sql } = db;
       await sql`
-        update inbound_events set due_at = now() + ${afterMs} * interval '1 millisecond'
+        update inbound_events set due_at = now() + ${afterMs} * interval '1 millisecond', claimed_by = null
           ${isAttempt ? sql`` : sql`, attempts = 0`}
         where id = ${id} and due_at is not null`;
     },

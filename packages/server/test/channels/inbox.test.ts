@@ -74,7 +74,7 @@ const settled = (channelId: string, count: number) =>
 const postponed = (channelId: string) =>
   until('its next attempt waits', async () => {
     const [row] = await world.db.sql<{ waits: boolean }[]>`
-      select run_id is not null and due_at between now() + interval '6 seconds' and now() + interval '1 minute' as waits
+      select run_id is not null and claimed_by is null and due_at > now() + interval '6 seconds' as waits
       from inbound_events where channel_id = ${channelId}`;
     return row?.waits === true;
   });

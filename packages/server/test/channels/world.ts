@@ -15,9 +15,10 @@ const encryptionKey = randomBytes(32);
 const cursorKey = randomBytes(32);
 
 /** All that receives, works and answers, over one replica of the run world. */
-export function channelParts({ db, runs }: Replica) {
+export function channelParts({ db, nodeId, runs }: Replica) {
   return openChannels({
     db,
+    nodeId,
     agents: createAgentStore(db),
     channels: createChannelStore(db),
     runs,

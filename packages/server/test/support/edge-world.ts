@@ -125,6 +125,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     diskBytes: 50 * 1024 * 1024,
   });
   const channels = openChannels({
+    nodeId: newId(),
     db,
     ...stores,
     runs: core.runs,

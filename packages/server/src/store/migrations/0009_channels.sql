@@ -61,6 +61,8 @@ create table inbound_events (
   place integer not null,
   reply_to jsonb,
   attempts integer not null default 0,
+  -- The node that works on it, as long as `due_at` is in the future.
+  claimed_by uuid,
   -- When it is next to be worked on; null: never again.
   due_at timestamptz,
   history jsonb not null,
