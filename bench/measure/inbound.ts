@@ -10,7 +10,7 @@ import type { Child } from '../lib/children.ts';
 import { Client } from '../lib/client.ts';
 import { atMost, figure } from '../lib/figure.ts';
 import type { Figure } from '../lib/figure.ts';
-import { slackBody, type HookLoad, type HookReply } from '../lib/hook-process.ts';
+import { slackBody, type HookLoad, type HookReply } from '../lib/hook-load.ts';
 import { median, quantile } from '../lib/stats.ts';
 import { openWorld } from '../lib/world.ts';
 import type { World } from '../lib/world.ts';
@@ -99,7 +99,6 @@ async function otherOrganisation(all: Hooks): Promise<Channel> {
     scope: 'edit',
     binding: 'org-bound',
     agentId: null,
-    expiresAt: null,
   });
   const client = new Client(all.world.service.url, value);
   const model = 'anthropic/bench';

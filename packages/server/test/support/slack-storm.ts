@@ -30,7 +30,7 @@ export interface SlackWorld {
 }
 
 /** A service with a channel whose Slack is a stand-in: it counts answers, and knows which it has when it is asked. */
-export async function slackWorld(): Promise<SlackWorld> {
+export async function slackWorld(env: Record<string, string> = {}): Promise<SlackWorld> {
   const answers = new Map<string, number>();
   const marks = new Map<string, string[]>();
   const slack = await providerStandIn(({ path, body }) => {
@@ -47,7 +47,12 @@ export async function slackWorld(): Promise<SlackWorld> {
     return { body: { ok: true, ts: '1.1' } };
   });
   const service = await startService({
-    env: { BERTH_ALLOW_PRIVATE_NETWORKS: '127.0.0.0/8', BERTH_LEASE_SECONDS: '2', BERTH_LOG_LEVEL: 'warn' },
+    env: {
+      BERTH_ALLOW_PRIVATE_NETWORKS: '127.0.0.0/8',
+      BERTH_LEASE_SECONDS: '2',
+      BERTH_LOG_LEVEL: 'warn',
+      ...env,
+    },
   });
   const sockets = new Agent({ keepAlive: true, maxSockets: 128 });
 
