@@ -16,6 +16,7 @@ import { sandboxFileCommands } from './commands/sandbox-files.ts';
 import { sandboxCommands } from './commands/sandbox.ts';
 import { channelCommands } from './commands/channels.ts';
 import { webhookCommands } from './commands/webhooks.ts';
+import { scheduleCommands } from './commands/schedules.ts';
 import { snapshotCommands } from './commands/snapshots.ts';
 import { terminal } from './commands/terminal.ts';
 import { hostCommands, isHostCommand, runOnHost } from './host.ts';
@@ -38,6 +39,7 @@ export const commands: Command[] = [
   ...egressCommands,
   ...channelCommands,
   ...webhookCommands,
+  ...scheduleCommands,
   ...budgetCommands,
   ...sandboxCommands,
   ...sandboxFileCommands,

@@ -2,6 +2,7 @@ import { createChannels } from './channels.ts';
 import { BerthError } from './errors.ts';
 import { createSend, type ClientOptions, type RequestOptions, type Send } from './http.ts';
 import { createSandboxes } from './sandboxes.ts';
+import { createSchedules } from './schedules.ts';
 import { ENDS, eventsOf, followEvents, type FollowOptions } from './streams.ts';
 import type {
   Agent,
@@ -105,6 +106,7 @@ export function createClient(options: ClientOptions) {
       delete: (agentId: string, key: string) =>
         json<void>('DELETE', `/v1/agents/${id(agentId)}/secrets/${id(key)}`),
     },
+    ...createSchedules(json, list),
     ...createChannels(json, list),
     deployments: {
       list: (agentId: string, query?: ListOptions) =>

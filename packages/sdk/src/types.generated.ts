@@ -748,6 +748,115 @@ export interface SandboxPage {
   nextCursor: string | null;
 }
 
+export interface Schedule {
+  /** Identifier of the schedule. */
+  id: string;
+  /** The agent that gets the messages. */
+  agentId: string;
+  /** What you called it. */
+  name: string;
+  status: "active" | "paused";
+  cron: string;
+  timeZone: string;
+  /** The message's text. */
+  content: string;
+  /** What it carries beside its text. */
+  parts: Part[];
+  /** Each tick begins a conversation, or all go on with one. */
+  conversation: "new" | "kept";
+  conversationId: string | null;
+  /** When the kept conversation has an unfinished run. `reject`: the tick is skipped. */
+  onBusy: "enqueue" | "interrupt" | "reject";
+  /** What becomes of ticks that are over 60 seconds late: nothing, or one message for all of them. */
+  onMissed: "skip" | "once";
+  nextDueAt: string | null;
+  /** When it was made. ISO 8601, UTC, with milliseconds. */
+  createdAt: string;
+  /** When it was last changed. ISO 8601, UTC, with milliseconds. */
+  updatedAt: string;
+}
+
+export interface ScheduleAnswer {
+  schedule: Schedule;
+}
+
+export interface ScheduleCreate {
+  /** Five fields, minute to day of the week, with `*`, lists, ranges, steps and names; or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`. */
+  cron: string;
+  /** The message's text. May be empty when there are parts. */
+  content: string;
+  /** 1 to 100 characters. */
+  name?: string;
+  /** A name of the IANA database. Clock changes are as in the guide to schedules. */
+  timeZone?: string;
+  parts?: PartSend[];
+  /** Each tick begins a conversation, or all go on with one. */
+  conversation?: "new" | "kept";
+  /** With `kept`: a conversation that there is. Null: the next tick begins one. */
+  conversationId?: string | null;
+  /** When the kept conversation has an unfinished run. `reject`: the tick is skipped. */
+  onBusy?: "enqueue" | "interrupt" | "reject";
+  /** What becomes of ticks that are over 60 seconds late: nothing, or one message for all of them. */
+  onMissed?: "skip" | "once";
+}
+
+export interface SchedulePage {
+  schedules: Schedule[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface ScheduleTick {
+  /** Identifier of the record. */
+  id: string;
+  /** The schedule. */
+  scheduleId: string;
+  /** By the clock, or because somebody asked for it. */
+  trigger: "schedule" | "manual";
+  state: "fired" | "skipped";
+  /** When it was due. ISO 8601, UTC, with milliseconds. */
+  dueAt: string;
+  firedAt: string | null;
+  /** Why it was skipped: `missed`, or the code of the error by which the message was refused. */
+  reason: string | null;
+  /** The same in words. */
+  message: string | null;
+  /** How many missed ticks before it this record stands for too; counted up to 1000. */
+  missedBefore: number;
+  conversationId: string | null;
+  runId: string | null;
+}
+
+export interface ScheduleTickAnswer {
+  tick: ScheduleTick;
+}
+
+export interface ScheduleTickPage {
+  ticks: ScheduleTick[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface ScheduleUpdate {
+  /** Five fields, minute to day of the week, with `*`, lists, ranges, steps and names; or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`. */
+  cron?: string;
+  /** The message's text. May be empty when there are parts. */
+  content?: string;
+  /** 1 to 100 characters. */
+  name?: string;
+  /** A name of the IANA database. Clock changes are as in the guide to schedules. */
+  timeZone?: string;
+  parts?: PartSend[];
+  /** Each tick begins a conversation, or all go on with one. */
+  conversation?: "new" | "kept";
+  /** With `kept`: a conversation that there is. Null: the next tick begins one. */
+  conversationId?: string | null;
+  /** When the kept conversation has an unfinished run. `reject`: the tick is skipped. */
+  onBusy?: "enqueue" | "interrupt" | "reject";
+  /** What becomes of ticks that are over 60 seconds late: nothing, or one message for all of them. */
+  onMissed?: "skip" | "once";
+}
+
 export interface SecretName {
   /** Name of the secret: an environment variable in the sandbox. */
   key: string;

@@ -13,8 +13,8 @@ import { createApp, type App } from './edges/app.ts';
 import { createGitEdge } from './edges/git.ts';
 import { createTerminalEdge } from './edges/terminal/edge.ts';
 import { createListener, type Listener } from './edges/listener.ts';
-import { openChannels } from './open-channels.ts';
 import { extraCaFiles, isDetached, makeEnterable } from './host-checks.ts';
+import { openOutside } from './open-outside.ts';
 import { openFilesLimit } from './open-files.ts';
 import { createSecretBroker } from './egress/broker/secret-broker.ts';
 import { createModelGateway } from './gateway/gateway.ts';
@@ -307,7 +307,7 @@ export async function compose(
   });
   const shared = { db, ...stores, box, holdEncryptionKey: encryptionKeys.hold, cursors, guard, log };
   const a2a = openA2a(shared);
-  const channels = openChannels({ ...shared, nodeId, runs, baseUrl: config.baseUrl });
+  const outside = openOutside({ ...shared, nodeId, runs, baseUrl: config.baseUrl });
   const services = {
     auth,
     agents,
@@ -315,8 +315,7 @@ export async function compose(
     secrets,
     deployments,
     egress: egress.service,
-    channels: channels.service,
-    inboundEvents: channels.inboundEvents,
+    ...outside.services,
     budgets: createBudgets({ db, ...stores, changed: budgetGuard.changed }),
     sandboxes: createSandboxes({ db, ...stores, cursors, host: runtime.host, nodeId }),
     sandboxFiles: createSandboxFiles({
@@ -357,10 +356,7 @@ export async function compose(
   const { clientAddress } = app.edge.proxies;
   const listener = createListener(
     app,
-    [
-      createGitEdge({ services, wire: git.wire(deployments.deployPushed), clientAddress, log }),
-      channels.edge,
-    ],
+    [createGitEdge({ services, wire: git.wire(deployments.deployPushed), clientAddress, log }), outside.edge],
     Math.floor(openFilesLimit() / 2),
     [createTerminalEdge({ services, baseUrl: config.baseUrl, clientAddress, log })],
   );
@@ -379,14 +375,14 @@ export async function compose(
       await runtime.start();
       await work.resume();
       await agents.resumeRemovals();
-      channels.worker.start();
+      outside.start();
       rateLimit.start(500);
       a2a.delivery.start();
       purge = setInterval(() => {
         idempotency
           .purge()
           .then(() => acpSessions.purge())
-          .then(() => channels.purge())
+          .then(() => outside.purge())
           .catch((error: unknown) => log.warn('Old answers and sessions could not be purged.', { error }));
       }, HOUR_MS).unref();
     },
@@ -398,7 +394,7 @@ export async function compose(
         ['sandbox driver', () => sandboxDriver.close(), END_MS],
         ['terminals', async () => terminals.close(), END_MS],
         ['listener', () => listener.close(2_000), END_MS],
-        ['channels', () => channels.close(), END_MS],
+        ...outside.endSteps,
         ['events', () => hub.drain(), END_MS],
         ['deployments', () => work.idle(), END_MS],
         ['git', () => git.idle(), END_MS],

@@ -7,7 +7,7 @@ import type { Log } from './domain/log.ts';
 import type { Cursors } from './domain/paging.ts';
 import type { UrlGuard } from './domain/url-guard.ts';
 import { createWebhookEdge } from './edges/webhooks.ts';
-import { createChannelWorker } from './runtime/channel-worker.ts';
+import { createDueWorker } from './runtime/due-worker.ts';
 import type { RunsService } from './services/api.ts';
 import { createChannelTests } from './services/channel-tests.ts';
 import { createChannels } from './services/channels.ts';
@@ -44,7 +44,7 @@ export function openChannels(deps: {
   const mail = openChannelMail();
   const service = createChannels({ ...deps, kinds });
   const setups = keepSetups(service);
-  const worker = createChannelWorker(() => work, log);
+  const worker = createDueWorker({ work: () => work, lookEveryMs: 500, log });
   const work: InboundWork = createInboundWork({
     db,
     nodeId: deps.nodeId,
@@ -77,6 +77,7 @@ export function openChannels(deps: {
     purge: () => events.purgeBodies(limits.inboundBodyDays),
     async close(): Promise<void> {
       await worker.stop();
+      await work.stop();
       await mail.close();
     },
   };

@@ -8,6 +8,7 @@ import type { Database } from './store/database.ts';
 import { createDeploymentStore } from './store/deployments.ts';
 import { createOrgStore } from './store/orgs.ts';
 import { createSandboxBrokerStore } from './store/sandbox-brokers.ts';
+import { createScheduleStore } from './store/schedules.ts';
 import { createSealedRowStore } from './store/sealed-rows.ts';
 import { createSecretStore } from './store/secrets.ts';
 import { createSettingsStore } from './store/settings.ts';
@@ -24,6 +25,7 @@ export function createStores(db: Database) {
     sandboxBrokers: createSandboxBrokerStore(db),
     sealedRows: createSealedRowStore(db),
     channels: createChannelStore(db),
+    schedules: createScheduleStore(db),
   };
 }
 

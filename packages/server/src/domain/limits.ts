@@ -69,6 +69,14 @@ export const limits = {
   pushConfigDays: 30,
   snapshotsPerAgent: 50,
   channelsPerAgent: 50,
+  schedulesPerAgent: 100,
+  cronChars: 200,
+  /** A tick that is later than this was missed. */
+  scheduleGraceSeconds: 60,
+  /** Of the ticks that one record stands for, so many are counted. */
+  scheduleMissedCounted: 1_000,
+  /** What became of ticks is kept for so long. */
+  scheduleTickDays: 90,
   /** For which the signing secret before the last rotation is still taken. */
   previousSecretHours: 24,
   /** Turns of an organisation that channels have under way at once; what comes beyond waits in the inbox. */

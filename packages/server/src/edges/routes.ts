@@ -17,6 +17,7 @@ import { egressRoutes } from './v1/egress.ts';
 import { eventRoutes } from './v1/events.ts';
 import { limitRoutes } from './v1/limits.ts';
 import { runRoutes } from './v1/runs.ts';
+import { scheduleRoutes } from './v1/schedules.ts';
 import { secretRoutes } from './v1/secrets.ts';
 
 /** Every keyed call of the service, in the order of the documentation. A new noun adds one line here. */
@@ -29,6 +30,7 @@ export const routes = [
   ...egressRoutes,
   ...channelRoutes,
   ...inboundEventRoutes,
+  ...scheduleRoutes,
   ...deploymentRoutes,
   ...conversationRoutes,
   ...runRoutes,

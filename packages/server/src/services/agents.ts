@@ -17,6 +17,7 @@ import { removeBudget } from '../store/budgets.ts';
 import type { Database } from '../store/database.ts';
 import type { DeploymentStore } from '../store/deployments.ts';
 import type { ChannelStore } from '../store/channels.ts';
+import type { ScheduleStore } from '../store/schedules.ts';
 import type { SecretStore } from '../store/secrets.ts';
 import type { AgentsService } from './api.ts';
 import type { Auth } from './auth.ts';
@@ -32,6 +33,7 @@ export interface AgentsDependencies {
   keys: ApiKeyStore;
   secrets: SecretStore;
   channels: Pick<ChannelStore, 'removeAllOfAgent'>;
+  schedules: Pick<ScheduleStore, 'removeAllOfAgent'>;
   deployments: DeploymentStore;
   repos: Repos;
   work: DeployWork;
@@ -168,6 +170,7 @@ export function createAgents(deps: AgentsDependencies): Agents {
         const hashes = await keys.revokeAllOfAgent(id);
         await secrets.removeAllOfAgent(id);
         await deps.channels.removeAllOfAgent(id);
+        await deps.schedules.removeAllOfAgent(id);
         await removeBudget(db, id);
         db.afterCommit(() => {
           deps.auth.forget(hashes);

@@ -28,6 +28,7 @@ import type {
 export type * from './sandbox-api.ts';
 
 import type { ChannelsService } from './channels-api.ts';
+import type { SchedulesService } from './schedules-api.ts';
 import type { InboundEventsService } from './inbound-events.ts';
 
 /** Everything that an edge may ask for. Each operation checks the caller first and throws DomainError. */
@@ -41,6 +42,7 @@ export interface Services {
   egress: EgressService;
   channels: ChannelsService;
   inboundEvents: InboundEventsService;
+  schedules: SchedulesService;
   sandboxes: SandboxesService;
   sandboxFiles: SandboxFilesService;
   sandboxExec: SandboxExecService;

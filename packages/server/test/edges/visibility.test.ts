@@ -118,6 +118,10 @@ test('403 says what is needed and nothing takes effect, with good input and with
   const { conversationId } = JSON.parse(sent.text) as { conversationId: string };
   const made = await world.call('POST', `/v1/agents/${agent.id}/channels`, { body: { kind: 'generic' } });
   const { channel } = JSON.parse(made.text) as { channel: { id: string } };
+  const timed = await world.call('POST', `/v1/agents/${agent.id}/schedules`, {
+    body: { cron: '@yearly', content: 'kept' },
+  });
+  const { schedule } = JSON.parse(timed.text) as { schedule: { id: string } };
   const eventId = newId();
   await resources.db.sql`
     insert into inbound_events (id, channel_id, org_id, agent_id, kind, state, delivery_key, place, history, received_at,
@@ -127,6 +131,7 @@ test('403 says what is needed and nothing takes effect, with good input and with
     conversations: conversationId,
     channels: channel.id,
     'inbound-events': eventId,
+    schedules: schedule.id,
   };
   const before = await counts();
   for (const route of routes) {

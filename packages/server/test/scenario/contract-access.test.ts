@@ -4,6 +4,7 @@ import { newId } from '../../src/domain/ids.ts';
 import { operations } from '../support/contract.ts';
 import type { World } from '../support/scenario-world.ts';
 import { channelWithEvent } from '../support/channel-event.ts';
+import { madeSchedule } from '../support/schedule.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
 
 after(endSharedWorld);
@@ -72,6 +73,15 @@ const needs: Record<string, Needs> = {
   resumeChannel: 'edit',
   rotateChannelSecret: 'edit',
   testChannel: 'edit',
+  listSchedules: 'edit',
+  createSchedule: 'edit',
+  getSchedule: 'edit',
+  updateSchedule: 'edit',
+  deleteSchedule: 'edit',
+  pauseSchedule: 'edit',
+  resumeSchedule: 'edit',
+  runSchedule: 'edit',
+  listScheduleTicks: 'edit',
   listInboundEvents: 'use',
   getInboundEvent: 'use',
   replayInboundEvent: 'edit',
@@ -127,6 +137,7 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     path: 'kept/file',
     snapshotId: snapshot.body.snapshot.id,
     ...(await channelWithEvent(call, world.service.url, agentId)),
+    scheduleId: await madeSchedule(call, agentId),
   };
   ids['keyId'] = agentKey.body.key.id;
   const bodies: Record<string, unknown> = {
@@ -147,6 +158,8 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     rotateChannelSecret: {},
     testChannel: {},
     replayInboundEvents: { since: '2026-01-01T00:00:00Z' },
+    createSchedule: { cron: '@yearly', content: 'made' },
+    updateSchedule: { name: 'changed' },
     execInSandbox: { command: ['true'] },
     putEgress: { mode: 'none' },
     respondToRun: { requestId: 'none', optionId: 'none' },
@@ -187,6 +200,8 @@ async function state(world: World): Promise<string> {
     'channels',
     'channel_credentials',
     'inbound_events',
+    'schedules',
+    'schedule_ticks',
   ];
   const texts: string[] = [];
   for (const table of tables) {
@@ -237,6 +252,7 @@ test('2xx: a key makes every call that its scope and binding allow', async () =>
     'deleteSecret',
     'deleteSnapshot',
     'deleteChannel',
+    'deleteSchedule',
     'revokeAgentKey',
     'revokeKey',
     'deleteAgent',

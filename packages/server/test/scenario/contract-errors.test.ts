@@ -6,6 +6,7 @@ import { after, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import { limits } from '../../src/domain/limits.ts';
 import { channelWithEvent, type MadeChannel } from '../support/channel-event.ts';
+import { madeSchedule } from '../support/schedule.ts';
 import { openapi, operations } from '../support/contract.ts';
 import type { World } from '../support/scenario-world.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
@@ -22,12 +23,14 @@ const canary = 'canary-5f1d2c';
 
 let conversationId: string | undefined;
 let channel: MadeChannel | undefined;
+let scheduleId: string | undefined;
 
 async function withBody() {
   const world = await sharedWorld();
   const calls = operations.filter(({ operation }) => operation.requestBody?.content['application/json']);
   conversationId ??= (await world.send('to be forked')).body.conversationId as string;
   channel ??= await channelWithEvent(world.call, world.service.url, world.agentId);
+  scheduleId ??= await madeSchedule(world.call, world.agentId);
   const { channelId, inboundEventId } = channel;
   const paths = calls.map(({ method, template }) => {
     const path = template
@@ -35,6 +38,7 @@ async function withBody() {
       .replace('/conversations/{id}', `/conversations/${conversationId}`)
       .replace('{channelId}', channelId)
       .replace('{inboundEventId}', inboundEventId)
+      .replace('{scheduleId}', scheduleId!)
       .replace('{key}', 'TOKEN')
       .replace(/\{\w+\}/g, newId());
     return [method, path] as const;

@@ -6,6 +6,7 @@ import type { Operated } from '../support/contract.ts';
 import type { World } from '../support/scenario-world.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
 import { channelWithEvent } from '../support/channel-event.ts';
+import { madeSchedule } from '../support/schedule.ts';
 import type { Api, Reply } from '../support/service.ts';
 
 after(endSharedWorld);
@@ -31,7 +32,8 @@ type Ids = Record<
   | 'deploymentId'
   | 'snapshotId'
   | 'channels'
-  | 'inbound-events',
+  | 'inbound-events'
+  | 'schedules',
   string
 >;
 
@@ -100,6 +102,7 @@ async function idsOf(call: Api, serviceUrl: string, agentId: string): Promise<Id
     snapshotId: snapshot.body.snapshot.id,
     channels: channelId,
     'inbound-events': inboundEventId,
+    schedules: await madeSchedule(call, agentId),
     deploymentId: deployments.body.deployments[0].id,
   };
 }

@@ -7,6 +7,7 @@ import { endSharedWorld, questionOf, sharedWorld } from '../support/scenario-wor
 import { openSse } from '../support/sse.ts';
 import type { Reply } from '../support/service.ts';
 import { channelWithEvent } from '../support/channel-event.ts';
+import { madeSchedule } from '../support/schedule.ts';
 import { until } from '../support/until.ts';
 
 after(endSharedWorld);
@@ -128,6 +129,7 @@ async function postRequests(
   const taken = await world.call('POST', snapshots, {});
   const { conversationId } = (await world.send('to be forked')).body;
   const { channelId, inboundEventId } = await channelWithEvent(world.call, world.service.url, agentId);
+  const scheduleId = await madeSchedule(world.call, agentId);
   const held = await world.send('hold: cancelled', {}, { prefer: 'respond-async' });
   return {
     createAgent: ['/v1/agents', { name: 'Once' }, { name: 'Twice' }],
@@ -173,6 +175,14 @@ async function postRequests(
       { since: '2026-01-01T00:00:00Z' },
       { since: '2026-01-02T00:00:00Z' },
     ],
+    createSchedule: [
+      `/v1/agents/${agentId}/schedules`,
+      { cron: '@yearly', content: 'once' },
+      { cron: '@yearly', content: 'twice' },
+    ],
+    pauseSchedule: [`/v1/schedules/${scheduleId}/pause`],
+    resumeSchedule: [`/v1/schedules/${scheduleId}/resume`],
+    runSchedule: [`/v1/schedules/${scheduleId}/run`],
     replayInboundEvent: [`/v1/inbound-events/${inboundEventId}/replay`],
     cancelRun: [`/v1/runs/${held.body.runId}/cancel`],
   };

@@ -1,4 +1,5 @@
 import { openChannels } from '../../src/open-channels.ts';
+import { openSchedules } from '../../src/open-schedules.ts';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -146,6 +147,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     egress,
     channels: channels.service,
     inboundEvents: channels.inboundEvents,
+    schedules: openSchedules({ db, ...stores, runs: core.runs, cursors, log: silentLog }).service,
     sandboxes: createSandboxes({ db, ...stores, cursors, host: sandboxHost, nodeId: newId() }),
     sandboxFiles: createSandboxFiles({
       ...stores,

@@ -17,6 +17,7 @@ import { createChannelStore } from '../../src/store/channels.ts';
 import { createApiKeyStore } from '../../src/store/api-keys.ts';
 import { createDeploymentStore } from '../../src/store/deployments.ts';
 import { createOrgStore } from '../../src/store/orgs.ts';
+import { createScheduleStore } from '../../src/store/schedules.ts';
 import { createSecretStore } from '../../src/store/secrets.ts';
 import type { Database } from '../../src/store/database.ts';
 import { testDatabase } from './database.ts';
@@ -42,6 +43,7 @@ export function createResources<R extends Repos>(
     deployments: createDeploymentStore(db),
     orgs: createOrgStore(db),
     channels: createChannelStore(db),
+    schedules: createScheduleStore(db),
   };
   const cursors = createCursors(randomBytes(32));
   const removed: string[] = [];

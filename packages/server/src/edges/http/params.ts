@@ -30,6 +30,7 @@ export const paramInfo: Record<string, ParamInfo> = {
   snapshotId: id('The id of the snapshot.'),
   channelId: id('The id of the channel.'),
   inboundEventId: id('The id of the inbound event.'),
+  scheduleId: id('The id of the schedule.'),
   path: {
     kind: 'path',
     description:

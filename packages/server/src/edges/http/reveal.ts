@@ -13,15 +13,17 @@ export async function checkAccess(
   caller: Caller,
   params: Record<string, string>,
 ): Promise<void> {
-  const parent = /^\/(?:v1\/)?(agents|conversations|runs|sandbox|channels|inbound-events)\/\{(\w+)\}/.exec(
-    route.path,
-  );
+  const parent =
+    /^\/(?:v1\/)?(agents|conversations|runs|sandbox|channels|inbound-events|schedules)\/\{(\w+)\}/.exec(
+      route.path,
+    );
   const id = parent ? params[parent[2]!]! : '';
   if (parent?.[1] === 'agents' || parent?.[1] === 'sandbox') await services.agents.get(caller, id);
   if (parent?.[1] === 'conversations') await services.conversations.get(caller, id);
   if (parent?.[1] === 'runs') await services.runs.get(caller, id);
   if (parent?.[1] === 'channels') await services.channels.get(caller, id);
   if (parent?.[1] === 'inbound-events') await services.inboundEvents.get(caller, id);
+  if (parent?.[1] === 'schedules') await services.schedules.get(caller, id);
   if (route.access.endsWith('edit')) requireEdit(caller);
   if (route.access.startsWith('org-')) requireOrgBound(caller);
 }

@@ -22,6 +22,7 @@ export type Tag =
   | 'Events'
   | 'Egress'
   | 'Channels'
+  | 'Schedules'
   | 'Sandboxes'
   | 'Sandbox files'
   | 'Snapshots'

@@ -1,7 +1,6 @@
 import type { Log } from '../domain/log.ts';
-import type { InboundWork } from '../services/inbound-work.ts';
 
-export interface ChannelWorker {
+export interface DueWorker {
   /** There is work now; calls while it works are one more look. */
   wake(): void;
   start(): void;
@@ -9,11 +8,20 @@ export interface ChannelWorker {
   stop(): Promise<void>;
 }
 
-/** Work that nobody told of is found after so long: that of other replicas, and what was postponed. */
-const lookEveryMs = 500;
+/** Works on what is due, and says how much that was. */
+export interface DueWork {
+  runDue(): Promise<number>;
+}
 
-/** Works on inbound events, one batch after the other; the database decides what is due, and holds it for one worker. */
-export function createChannelWorker(work: () => InboundWork, log: Log): ChannelWorker {
+export interface DueWorkerOptions {
+  work: () => DueWork;
+  /** Work that nobody told of is found after so long: that of other replicas, and what was postponed. */
+  lookEveryMs: number;
+  log: Log;
+}
+
+/** Works on what is due, one batch after the other; the database decides what that is, and holds it for one worker. */
+export function createDueWorker({ work, lookEveryMs, log }: DueWorkerOptions): DueWorker {
   let timer: NodeJS.Timeout | undefined;
   let running: Promise<void> | null = null;
   let again = false;
@@ -25,7 +33,7 @@ export function createChannelWorker(work: () => InboundWork, log: Log): ChannelW
       try {
         while (!isStopped && (await work().runDue()) > 0);
       } catch (error) {
-        log.debug('Inbound events could not be read; the next look tries again.', { error });
+        log.debug('What is due could not be read; the next look tries again.', { error });
       }
     } while (again && !isStopped);
   }
@@ -52,7 +60,6 @@ export function createChannelWorker(work: () => InboundWork, log: Log): ChannelW
       isStopped = true;
       clearInterval(timer);
       await running;
-      await work().stop();
     },
   };
 }
