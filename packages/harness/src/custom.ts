@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
 import type { HostLink } from './host-link.ts';
 import { LaunchError } from './settings.ts';
+import { wholeLines } from './whole-lines.ts';
 
 /**
  * Runs the command of `agent.json` in the place of the built-in harness, and passes whole lines between it and the
@@ -46,25 +47,4 @@ export function runCustom(
     });
     child.on('exit', (code, signal) => resolve(code ?? 128 + (signal ? constants.signals[signal] : 0)));
   });
-}
-
-/** Longer than any line that the service would take; what has no newline until then is handed on as it is. */
-const maxLineBytes = 16 * 1024 * 1024;
-
-function wholeLines(take: (lines: Buffer) => void): (chunk: Buffer) => void {
-  let rest: Buffer[] = [];
-  let restBytes = 0;
-  return (chunk) => {
-    const end = chunk.lastIndexOf(0x0a) + 1;
-    if (end > 0 || restBytes > maxLineBytes) {
-      const head = end > 0 ? chunk.subarray(0, end) : chunk;
-      take(Buffer.concat([...rest, head]));
-      rest = [];
-      restBytes = 0;
-      if (head.length === chunk.length) return;
-    }
-    const tail = chunk.subarray(end);
-    rest.push(tail);
-    restBytes += tail.length;
-  };
 }

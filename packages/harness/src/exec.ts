@@ -4,6 +4,7 @@ import {
   eofFrame,
   frameKinds,
   jsonFrame,
+  maxConnections,
   maxPayloadBytes,
   maxStreams,
   newFrame,
@@ -13,6 +14,7 @@ import {
 import type { Channel } from './frames.ts';
 import { startCommand, StartError } from './exec-start.ts';
 import type { ExecRequest, Started } from './exec-start.ts';
+import type { ConnectRequest, WebServer } from './web.ts';
 
 /** A process that ended may leave others that hold its output, a server in the background for example. */
 const outputGraceMs = 200;
@@ -140,29 +142,41 @@ class ExecStream {
   }
 }
 
-/** The commands that the service runs beside the harness; all of them end with the connection. */
-export class ExecStreams {
-  readonly #send: (frame: Buffer) => void;
-  readonly #env: () => Promise<Record<string, string>>;
-  readonly #workspace: string;
-  readonly #streams = new Map<number, ExecStream>();
-  #starting = 0;
+export interface ExecOptions {
+  send: (frame: Buffer) => void;
+  env: () => Promise<Record<string, string>>;
+  workspace: string;
+  /** A line for people, in the sandbox's log. */
+  log: (line: string) => void;
+  /** When the agent's own processes began. */
+  begunMs: number;
+}
 
-  constructor(options: {
-    send: (frame: Buffer) => void;
-    env: () => Promise<Record<string, string>>;
-    workspace: string;
-  }) {
-    this.#send = options.send;
-    this.#env = options.env;
-    this.#workspace = options.workspace;
+/** The commands that the service runs beside the harness, and its connections to servers; all end with the channel. */
+export class ExecStreams {
+  readonly #options: ExecOptions;
+  readonly #streams = new Map<number, ExecStream>();
+  /** Of both kinds, those that are being started too. */
+  readonly #counts = { command: 0, connection: 0 };
+  /** Of channels that have ended: what was still being started for one of them ends as well. */
+  #ended = 0;
+  #web: Promise<WebServer> | null = null;
+
+  constructor(options: ExecOptions) {
+    this.#options = options;
   }
 
   frame(kind: number, id: number, payload: Buffer): void {
     const stream = this.#streams.get(id);
     switch (kind) {
-      case frameKinds.exec:
-        return void this.#start(id, JSON.parse(payload.toString('utf8')) as ExecRequest);
+      case frameKinds.exec: {
+        const request = JSON.parse(payload.toString('utf8')) as ExecRequest;
+        return void this.#start(id, 'command', () => this.#exec(request));
+      }
+      case frameKinds.connect: {
+        const request = JSON.parse(payload.toString('utf8')) as ConnectRequest;
+        return void this.#start(id, 'connection', () => this.#connect(request));
+      }
       case frameKinds.data:
         return stream?.data(payload.subarray(1));
       case frameKinds.eof:
@@ -180,24 +194,46 @@ export class ExecStreams {
   }
 
   endAll(): void {
+    this.#ended += 1;
     for (const stream of this.#streams.values()) stream.close();
   }
 
-  async #start(id: number, request: ExecRequest): Promise<void> {
-    this.#starting += 1;
+  async #start(id: number, what: 'command' | 'connection', start: () => Promise<Started>): Promise<void> {
+    const counts = this.#counts;
+    const ended = this.#ended;
+    counts[what] += 1;
     try {
-      if (this.#streams.size + this.#starting > maxStreams) {
-        throw new StartError('limit', `At most ${maxStreams} commands run in a sandbox at once.`);
+      if (counts.command > maxStreams || counts.connection > maxConnections) {
+        throw new StartError(
+          'limit',
+          `At most ${what === 'command' ? maxStreams : maxConnections} ${what}s at once.`,
+        );
       }
-      const env = { ...(await this.#env()), ...request.env };
-      const command = await startCommand({ ...request, env, cwd: request.cwd ?? this.#workspace });
-      const stream = new ExecStream(id, command, this.#send, () => this.#streams.delete(id));
+      const started = await start();
+      if (ended !== this.#ended) {
+        counts[what] -= 1;
+        return started.endAll();
+      }
+      const stream = new ExecStream(id, started, this.#options.send, () => {
+        this.#streams.delete(id);
+        counts[what] -= 1;
+      });
       this.#streams.set(id, stream);
     } catch (error) {
+      counts[what] -= 1;
       const code = error instanceof StartError ? error.code : 'failed';
-      this.#send(jsonFrame(frameKinds.refused, id, { code, message: (error as Error).message }));
-    } finally {
-      this.#starting -= 1;
+      this.#options.send(jsonFrame(frameKinds.refused, id, { code, message: (error as Error).message }));
     }
+  }
+
+  async #exec(request: ExecRequest): Promise<Started> {
+    const { env, workspace } = this.#options;
+    const whole = { ...(await env()), ...request.env };
+    return startCommand({ ...request, env: whole, cwd: request.cwd ?? workspace });
+  }
+
+  async #connect(request: ConnectRequest): Promise<Started> {
+    this.#web ??= import('./web.ts').then(({ WebServer }) => new WebServer(this.#options));
+    return (await this.#web).connect(request);
   }
 }

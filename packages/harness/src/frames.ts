@@ -20,6 +20,7 @@ export const frameKinds = {
   resize: 17,
   exit: 18,
   close: 19,
+  connect: 20,
 } as const;
 
 export type FrameKind = (typeof frameKinds)[keyof typeof frameKinds];
@@ -30,6 +31,8 @@ export const maxPayloadBytes = 64 * 1024;
 /** What may be under way in one direction of a stream before the receiver has asked for more. */
 export const windowBytes = 256 * 1024;
 export const maxStreams = 64;
+/** Connections to servers inside, beside the commands. */
+export const maxConnections = 100;
 /** A position in a stream of lines, in front of `lines` and as the payload of `ack`. */
 export const positionBytes = 6;
 export const maxLinesBytes = maxPayloadBytes - positionBytes;

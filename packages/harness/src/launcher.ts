@@ -18,13 +18,15 @@ export async function launch(paths: Paths, env: NodeJS.ProcessEnv): Promise<numb
   };
   try {
     const settings = readSettings(env);
+    const begunMs = Date.now();
     syncWorkspace({ ...paths, commit: settings.commit, note });
     const loopback = new Loopback(settings, paths.gatewaySocket, env);
     link = new HostLink({
       path: paths.controlSocket,
       openExec: async (send) => {
         const { ExecStreams } = await import('./exec.ts');
-        return new ExecStreams({ send, env: loopback.childEnv, workspace: paths.workspace });
+        const log = (line: string) => link?.log(line);
+        return new ExecStreams({ send, env: loopback.childEnv, workspace: paths.workspace, log, begunMs });
       },
       onGiveUp(why) {
         note(why);

@@ -32,6 +32,7 @@ import { WarmPool } from './runtime/warm-pool.ts';
 import { isolationProblem } from './sandbox/minimum.ts';
 import { volumeSwap } from './sandbox/volume-swap.ts';
 import { createAcpSessions } from './services/acp-sessions.ts';
+import { createAgentWeb } from './services/agent-web.ts';
 import { createAgents } from './services/agents.ts';
 import { createApiKeys } from './services/api-keys.ts';
 import { createAuth } from './services/auth.ts';
@@ -341,6 +342,7 @@ export async function compose(
     idempotency,
     acpSessions,
     a2a: a2a.service,
+    agentWeb: createAgentWeb({ ...stores, host: runtime.host, openFollows }),
   };
 
   const app = createApp(services, {

@@ -32,6 +32,11 @@ export function parseKeyValue(value: string): KeyValueParts | null {
   return partsOf(value);
 }
 
+/** Whether something that looks like a key stands anywhere in a text. */
+export function holdsKeyValue(text: string): boolean {
+  return /svc_live_[0-9A-Za-z]{20}/.test(text);
+}
+
 function partsOf(value: string): KeyValueParts {
   // A fast hash is right here: slow ones defend guessable passwords, and these are 256 random bits.
   return { hash: hash('sha256', value, 'base64url'), prefix: value.slice(0, 15) };

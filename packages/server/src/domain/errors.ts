@@ -24,6 +24,9 @@ export type ErrorCode =
   | 'rate_limited'
   | 'too_many_sandboxes'
   | 'queue_full'
+  /** The agent's own server is not there, or does not speak HTTP; and: it does not answer. */
+  | 'bad_gateway'
+  | 'gateway_timeout'
   | 'internal'
   | 'unavailable';
 

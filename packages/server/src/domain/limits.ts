@@ -62,6 +62,15 @@ export const limits = {
   acpIdleMs: 300_000,
   /** Of a request of A2A, whose messages may hold files. */
   a2aBodyBytes: 6 * 1024 * 1024,
+  /** Connections to an agent's own web server that are open at once, and to those of all agents of this node. */
+  webConnectionsPerAgent: 100,
+  webConnections: 1_000,
+  /** Of a head, in either direction. */
+  webHeadBytes: 16 * 1024,
+  /** For so long the server may leave a request without an answer, and the client one half sent. */
+  webAnswerMs: 120_000,
+  /** A connection on which nothing passes for so long is ended. */
+  webIdleMs: 300_000,
   pushConfigsPerTask: 20,
   /** How often an update of a task is tried to be sent, over about a day. */
   pushAttempts: 12,

@@ -11,6 +11,17 @@ export interface Manifest {
   instructions: string | null;
   /** What the agent asks for; the installation's own limits stay the ceiling. */
   limits: ManifestLimits;
+  /** The web server that the agent runs behind its own address (docs/agent-web.md); null = none. Old rows lack it. */
+  web?: ManifestWeb | null;
+}
+
+export interface ManifestWeb {
+  /** On loopback, inside the sandbox. */
+  port: number;
+  /** Whether anybody may ask it; else a key with access to the agent is needed. */
+  public: boolean;
+  /** argv that starts it when it is first asked for; null = the agent starts it by itself. */
+  command: string[] | null;
 }
 
 export interface ManifestLimits {
@@ -31,6 +42,7 @@ export const defaultManifest: Manifest = {
   permissions: 'auto',
   instructions: null,
   limits: {},
+  web: null,
 };
 
 /** Bounds of `limits`; the same as those of the service's own settings. */
@@ -50,8 +62,10 @@ export const manifestFields = [
   'protocol',
   'permissions',
   'instructions',
+  'web',
   'limits',
 ];
+export const manifestWebFields = ['port', 'public', 'command'];
 const MAX_ARGUMENTS = 64;
 const MAX_ARGUMENT_CHARS = 4096;
 const MAX_PATH_CHARS = 255;
@@ -69,6 +83,7 @@ export function readManifest(text: string | null): ManifestResult {
       permissions: readPermissions(fields.permissions),
       instructions: readPath(fields.instructions),
       limits: readLimits(fields.limits),
+      web: readWeb(fields.web),
     };
     return { ok: true, manifest, notes: unknownFields(fields) };
   } catch (error) {
@@ -109,7 +124,7 @@ function checkHarness({ harness, protocol, command }: Fields): void {
   }
 }
 
-function readCommand(value: unknown): string[] | null {
+function readCommand(value: unknown, field = 'command'): string[] | null {
   if (value === undefined) return null;
   const words = Array.isArray(value) ? (value as unknown[]) : [];
   const usable = words.every(
@@ -121,7 +136,7 @@ function readCommand(value: unknown): string[] | null {
   );
   if (!usable || words.length === 0 || words.length > MAX_ARGUMENTS || words[0] === '') {
     throw new Refusal(
-      `command: must be an array of 1 to ${MAX_ARGUMENTS} strings, the program first, such as ["node", "agent.mjs"].`,
+      `${field}: must be an array of 1 to ${MAX_ARGUMENTS} strings, the program first, such as ["node", "agent.mjs"].`,
     );
   }
   return words as string[];
@@ -163,12 +178,25 @@ function readLimits(value: unknown): ManifestLimits {
   return limits;
 }
 
+function readWeb(value: unknown): ManifestWeb | null {
+  if (value === undefined) return null;
+  if (!isObject(value)) throw new Refusal('web: must be an object, such as {"port": 8080}.');
+  const { port, public: isPublic = false, command } = value;
+  if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 65_535)
+    throw new Refusal('web.port: must be a whole number from 1 to 65535.');
+  if (typeof isPublic !== 'boolean') throw new Refusal('web.public: must be true or false.');
+  return { port, public: isPublic, command: readCommand(command, 'web.command') };
+}
+
 function unknownFields(fields: Fields): string[] {
   const unknown = Object.keys(fields).filter((name) => !manifestFields.includes(name));
   const inLimits = isObject(fields.limits)
     ? Object.keys(fields.limits).filter((name) => !Object.hasOwn(manifestLimitBounds, name))
     : [];
-  return [...unknown, ...inLimits.map((name) => `limits.${name}`)]
+  const inWeb = isObject(fields.web)
+    ? Object.keys(fields.web).filter((name) => !manifestWebFields.includes(name))
+    : [];
+  return [...unknown, ...inLimits.map((name) => `limits.${name}`), ...inWeb.map((name) => `web.${name}`)]
     .slice(0, 20)
     .map(
       (name) => `agent.json: the field ${JSON.stringify(name.slice(0, 60))} is not known and was ignored.`,

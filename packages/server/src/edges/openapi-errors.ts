@@ -28,6 +28,8 @@ const texts: Record<ErrorCode, string> = {
   rate_limited: 'This key may make 600 requests in 60 seconds; try again in 1 s.',
   too_many_sandboxes: 'Too many agents have unfinished work; try again later.',
   queue_full: 'Too many messages wait in this conversation; try again later.',
+  bad_gateway: "The agent's web server could not be reached. Nothing listens on port 8080.",
+  gateway_timeout: "The agent's web server gave no answer within 120 s.",
   internal:
     'Something went wrong on our side. If it happens again, report the request id 0197c2b9-2c10-7d31-9a44-5b6c7d8e9f01.',
   unavailable: 'The service cannot reach its database just now; try again.',
@@ -47,7 +49,9 @@ const names: Record<number, [name: string, description: string]> = {
   422: ['UnprocessableContent', 'The Idempotency-Key belongs to another request.'],
   429: ['TooManyRequests', 'Too much at once; try again after `Retry-After` seconds.'],
   500: ['InternalError', 'Our mistake; the text has the request id.'],
+  502: ['BadGateway', "The agent's own web server is not there."],
   503: ['Unavailable', 'The service cannot answer just now; try again.'],
+  504: ['GatewayTimeout', "The agent's own web server does not answer."],
 };
 
 const errorCodes = Object.keys(texts) as ErrorCode[];

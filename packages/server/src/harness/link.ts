@@ -63,6 +63,10 @@ class Link implements HarnessLink {
     return this.#endpoint.commands.size;
   }
 
+  get openConnections(): number {
+    return this.#endpoint.commands.connections;
+  }
+
   get log() {
     return this.#endpoint.log;
   }

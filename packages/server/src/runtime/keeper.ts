@@ -189,7 +189,7 @@ export class Keeper {
         return this.#takeRunning(kept, conversationId);
       }
       if (kept && !kept.canTakeTurns) await kept.gone;
-      else if (kept && kept.isIdle) await kept.end('Its deployment or settings have changed.');
+      else if (kept && kept.isFree) await kept.end('Its deployment or settings have changed.');
       else if (kept || !this.#makeRoom()) await this.#changed(signal);
       else return this.#take(await this.#start(wish), conversationId);
     }
@@ -290,7 +290,9 @@ export class Keeper {
     for (const kept of this.#byId.values()) {
       // One that is on its way out makes room by itself.
       if (!kept.canTakeTurns) return false;
-      if (kept.isIdle && (!oldest || kept.lastUsedMs < oldest.lastUsedMs)) oldest = kept;
+      if (!kept.isFree) continue;
+      // Open connections keep an agent from being stopped, but not another one from being started.
+      if (!oldest || order(kept) < order(oldest)) oldest = kept;
     }
     if (oldest) this.#endSoon(oldest, 'Its place was needed for another agent.');
     return false;
@@ -300,6 +302,8 @@ export class Keeper {
   #look(): void {
     const nowMs = Date.now();
     const { freezeAfterMs, log } = this.#options;
+    // A command that ends tells nobody.
+    this.#wake();
     for (const kept of this.#byId.values()) {
       if (!kept.isIdle) kept.lastUsedMs = nowMs;
       const idleMs = nowMs - kept.lastUsedMs;
@@ -333,6 +337,11 @@ export class Keeper {
   #wake(): void {
     for (const waiter of this.#waiters.splice(0)) waiter();
   }
+}
+
+/** Which of two gives way first is the lower one: those without connections, then those that were not used the longest. */
+function order(kept: KeptSandbox): number {
+  return kept.isIdle ? kept.lastUsedMs - Date.now() - 1 : kept.lastUsedMs;
 }
 
 function fingerprint(wish: SandboxWish): string {

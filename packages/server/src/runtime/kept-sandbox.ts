@@ -55,9 +55,14 @@ export class KeptSandbox {
     return !this.isGone && this.endedBy === null;
   }
 
-  /** Nobody uses it: no turn, and no command of the surface. */
-  get isIdle(): boolean {
+  /** No turn is in it, and no command of the surface. Connections to its web server do not keep it from being replaced. */
+  get isFree(): boolean {
     return this.turns.size === 0 && this.link.openCommands === 0;
+  }
+
+  /** Nobody uses it. */
+  get isIdle(): boolean {
+    return this.isFree && this.link.openConnections === 0;
   }
 
   /** Somebody uses it. Resolves when its processes run. */

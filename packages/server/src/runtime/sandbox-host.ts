@@ -100,6 +100,10 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
           await kept.use();
           return kept.link.control.exec(command);
         },
+        async connect(target) {
+          await kept.use();
+          return kept.link.control.connect(target);
+        },
       };
     },
     quiesce: (agentId, how, work) =>

@@ -1,6 +1,8 @@
+import type { Duplex } from 'node:stream';
 import type { Budget, BudgetTerms } from '../domain/budget.ts';
 import type { EgressPolicy, EgressReason } from '../domain/egress-policy.ts';
 import type { ConversationEvent } from '../domain/events.ts';
+import type { ManifestWeb } from '../domain/manifest.ts';
 import type {
   Agent,
   ApiKey,
@@ -56,6 +58,7 @@ export interface Services {
   idempotency: IdempotencyService;
   acpSessions: AcpSessionsService;
   a2a: A2aService;
+  agentWeb: AgentWebService;
 }
 
 export interface Caller extends Principal {
@@ -95,6 +98,18 @@ export interface MintedKey {
   key: ApiKey;
   /** Told once. */
   value: string;
+}
+
+/** The web servers that agents run behind their own addresses. */
+export interface AgentWebService {
+  /** What the active deployment's `agent.json` says of it; null: the agent has none. Whoever asks. */
+  of(agentId: string): Promise<ManifestWeb | null>;
+  /**
+   * A connection of its own to the server; the sandbox is started or thawed when needed, and kept while the connection is
+   * open. `p` null: somebody without a key, who gets to public servers only. It ends with the key. Throws `not_found`;
+   * `bad_gateway` when nothing answers there; `unavailable` when the sandbox cannot be had or there are too many.
+   */
+  connect(p: Principal | null, agentId: string): Promise<Duplex>;
 }
 
 export interface ApiKeysService {

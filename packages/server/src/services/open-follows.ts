@@ -6,7 +6,8 @@ import type { Database } from '../store/database.ts';
 const CHECK_MS = 900;
 
 export interface OpenFollow {
-  keyId: string;
+  /** Absent: opened without a key. */
+  keyId?: string;
   /** What it is of: a conversation, or an agent. */
   conversationId?: string;
   agentId?: string;
@@ -31,7 +32,7 @@ export function createOpenFollows(db: Database, log: Log): OpenFollows {
     const conversationIds = new Set<string>();
     const agentIds = new Set<string>();
     for (const follow of open) {
-      keyIds.add(follow.keyId);
+      if (follow.keyId !== undefined) keyIds.add(follow.keyId);
       if (follow.conversationId !== undefined) conversationIds.add(follow.conversationId);
       if (follow.agentId !== undefined) agentIds.add(follow.agentId);
     }

@@ -41,7 +41,10 @@ export interface SandboxHost {
   stop(agentId: string): Promise<HostedSandbox>;
   restart(agentId: string): Promise<HostedSandbox>;
   kill(agentId: string): Promise<HostedSandbox>;
-  /** Starts or thaws it when needed. A command that runs counts as use: it is neither frozen nor stopped meanwhile. */
+  /**
+   * Starts or thaws it when needed. A command that runs and a connection that is open count as use: it is neither frozen
+   * nor stopped meanwhile. What runs with other settings waits for commands to end, and cuts connections.
+   */
   control(agentId: string): Promise<SandboxControl>;
   /**
    * Does `work` while nothing of the agent runs: its sandbox is frozen, or ended (`conflict` while a turn is under way in

@@ -26,6 +26,8 @@ const accepted: unknown[] = [
   { limits: { memoryMb: 64, cpus: 0.1, pids: 32, diskMb: 16, idleSeconds: 1 } },
   { limits: { memoryMb: 1048576, cpus: 256, pids: 32768, diskMb: 1048576, idleSeconds: 86400 } },
   { limits: { gpus: 1 }, name: 'ignored' },
+  { web: { port: 1 } },
+  { web: { port: 65535, public: true, command: ['node', 'server.mjs'], path: 'ignored' } },
 ];
 
 const refused: [unknown, RegExp][] = [
@@ -46,6 +48,13 @@ const refused: [unknown, RegExp][] = [
   [{ instructions: 'a//x' }, /^agent\.json: instructions/],
   [{ instructions: 'HEAD:x' }, /^agent\.json: instructions/],
   [{ instructions: 7 }, /^agent\.json: instructions/],
+  [{ web: [] }, /^agent\.json: web: must be an object/],
+  [{ web: {} }, /^agent\.json: web\.port: must be a whole number from 1 to 65535/],
+  [{ web: { port: 0 } }, /^agent\.json: web\.port/],
+  [{ web: { port: 65536 } }, /^agent\.json: web\.port/],
+  [{ web: { port: '80' } }, /^agent\.json: web\.port/],
+  [{ web: { port: 80, public: 'yes' } }, /^agent\.json: web\.public/],
+  [{ web: { port: 80, command: [] } }, /^agent\.json: web\.command: must be an array/],
   [{ limits: [] }, /^agent\.json: limits: must be an object/],
   [{ limits: { memoryMb: 63 } }, /^agent\.json: limits\.memoryMb: must be a whole number from 64 to 1048576/],
   [{ limits: { memoryMb: 64.5 } }, /^agent\.json: limits\.memoryMb/],

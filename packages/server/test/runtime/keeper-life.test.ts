@@ -46,6 +46,37 @@ test('a sandbox with a turn in it is not frozen, however long the turn takes', a
   await until('it is frozen after it', () => frozen === 1);
 });
 
+test('a connection to a server inside keeps its sandbox from freezing, but not from being replaced', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const replica = await world.replica({ overrides: { freezeAfterMs: 50 } });
+  const { host } = replica.runtime;
+  const target = { port: 80, command: null };
+  const connection = await (await host.control(world.agentId)).connect(target);
+  const otherId = await world.addAgent();
+  await host.start(otherId);
+  await until('it was time to freeze', async () => (await host.state(otherId)).state === 'frozen');
+  assert.equal((await host.state(world.agentId)).state, 'running');
+  const { sandboxId } = await host.state(world.agentId);
+  await world.deploy(world.agentId);
+  await ask(world, replica);
+  assert.notEqual((await host.state(world.agentId)).sandboxId, sandboxId);
+  connection.destroy();
+});
+
+test('an agent that has open connections only gives its place to another one', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { runtime } = await world.replica({ overrides: { maxSandboxes: 2 } });
+  const idleId = await world.addAgent();
+  await runtime.host.start(idleId);
+  await (await runtime.host.control(world.agentId)).connect({ port: 80, command: null });
+  // Those that nobody uses go first.
+  await runtime.host.start(await world.addAgent());
+  assert.equal((await runtime.host.state(idleId)).state, 'stopped');
+  assert.equal((await runtime.host.state(world.agentId)).state, 'running');
+});
+
 test('a sandbox that was started before the first message stays until its agent is another node’s', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());

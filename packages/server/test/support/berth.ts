@@ -1,6 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { compileCache } from './service.ts';
 
 const bin = fileURLToPath(new URL('../../../cli/bin/berth.mjs', import.meta.url));
 
@@ -28,7 +27,6 @@ export function berthIn(home: string, common: Record<string, string> = {}) {
         HOME: home,
         GIT_CONFIG_NOSYSTEM: '1',
         LC_ALL: 'C',
-        ...compileCache(),
         ...common,
         ...options.env,
       },

@@ -28,6 +28,7 @@ import { createSnapshotStore } from '../../src/volumes/snapshot.ts';
 import { volumeSwap } from '../../src/sandbox/volume-swap.ts';
 import { createTerminals } from '../../src/services/terminals.ts';
 import { createTerminalEdge } from '../../src/edges/terminal/edge.ts';
+import { createAgentWeb } from '../../src/services/agent-web.ts';
 import { createSandboxExec } from '../../src/services/sandbox-exec.ts';
 import { createSandboxFiles } from '../../src/services/sandbox-files.ts';
 import { createSandboxes } from '../../src/services/sandboxes.ts';
@@ -177,6 +178,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
       guard: createUrlGuard([]),
       log: silentLog,
     }).service,
+    agentWeb: createAgentWeb({ ...stores, host: sandboxHost, openFollows: createOpenFollows(db, silentLog) }),
     acpSessions: createAcpSessions({
       ...stores,
       acpSessions: createAcpSessionStore(db),

@@ -121,12 +121,26 @@ export function fakeLinks(script: Script): OpenHarnessLink {
     };
     return connection;
   };
-  return async () => ({
-    connect,
-    adopt: () => Promise.reject(new Error('There is nothing to take up.')),
-    control: { exec: () => Promise.reject(new Error('There are no commands here.')) },
-    openCommands: 0,
-    log: { after: () => [], changed: async () => undefined, note: () => undefined, isClosed: false },
-    leave: () => undefined,
-  });
+  return async () => {
+    const open = new Set<PassThrough>();
+    return {
+      connect,
+      adopt: () => Promise.reject(new Error('There is nothing to take up.')),
+      control: {
+        exec: () => Promise.reject(new Error('There are no commands here.')),
+        async connect() {
+          const connection = new PassThrough();
+          open.add(connection);
+          connection.once('close', () => open.delete(connection));
+          return connection;
+        },
+      },
+      openCommands: 0,
+      get openConnections() {
+        return open.size;
+      },
+      log: { after: () => [], changed: async () => undefined, note: () => undefined, isClosed: false },
+      leave: () => undefined,
+    };
+  };
 }

@@ -1,4 +1,6 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { SandboxControlError } from '../../src/domain/ports/sandbox-control.ts';
 import type { SandboxControl, SandboxProcessExit } from '../../src/domain/ports/sandbox-control.ts';
 
@@ -7,6 +9,13 @@ const quoted = (argument: string): string => `'${argument.replaceAll("'", `'\\''
 /** Runs commands on the host, in a folder, as a sandbox would: to test what is above the control channel alone. */
 export function hostControl(cwd: string): SandboxControl {
   return {
+    async connect({ port }) {
+      const socket = connect({ host: '127.0.0.1', port });
+      await once(socket, 'connect').catch(() => {
+        throw new SandboxControlError('failed', `Nothing listens on port ${port}.`);
+      });
+      return socket;
+    },
     async exec(command) {
       const [file, ...args] = command.command;
       // `script` of util-linux gives a command a terminal.

@@ -174,6 +174,8 @@ export interface HarnessLink {
   readonly control: SandboxControl;
   /** Commands that run now. */
   readonly openCommands: number;
+  /** Connections to servers inside that are open now. */
+  readonly openConnections: number;
   readonly log: SandboxLogLines;
   /** Leaves the sandbox as it is: its harness goes on, and waits for the next process of the service. */
   leave(): void;

@@ -1,4 +1,4 @@
-import type { Readable, Writable } from 'node:stream';
+import type { Duplex, Readable, Writable } from 'node:stream';
 
 export interface SandboxCommand {
   /** argv; the program is searched on the PATH of the sandbox. */
@@ -35,7 +35,15 @@ export interface SandboxProcess {
   kill(signal?: string): void;
 }
 
-/** Why a command could not be started. `message` is safe to show. */
+/** A server inside. */
+export interface SandboxTarget {
+  /** On loopback. */
+  port: number;
+  /** argv that starts it when nothing listens there; it gets the port as `PORT`. */
+  command: string[] | null;
+}
+
+/** Why a command could not be started, or nothing be reached. `message` is safe to show. */
 export class SandboxControlError extends Error {
   /** `not_found`: no such program. `limit`: too many at once. `failed`: everything else. `gone`: the sandbox ended. */
   readonly code: 'not_found' | 'limit' | 'failed' | 'gone';
@@ -51,4 +59,9 @@ export class SandboxControlError extends Error {
 export interface SandboxControl {
   /** Resolves once the command runs; rejects with SandboxControlError. */
   exec(command: SandboxCommand): Promise<SandboxProcess>;
+  /**
+   * A connection to a port of the sandbox's own loopback. Raw bytes; it holds back like a command's streams, ends when the
+   * server has ended it, and fails when it was broken off. Rejects with SandboxControlError.
+   */
+  connect(target: SandboxTarget): Promise<Duplex>;
 }

@@ -29,6 +29,8 @@ const codeOf: Record<ErrorCode, number> = {
   queue_full: -32013,
   internal: -32603,
   unavailable: -32603,
+  bad_gateway: -32603,
+  gateway_timeout: -32603,
 };
 
 /** An error as a response has it; `data` has our own code and what there is of details. */

@@ -27,8 +27,8 @@ export interface HostMount {
   upgrade?: HostUpgrade;
   /** The errors of this protocol's own form; absent: the service's. The status follows the code unless it is given. */
   refuse?(error: DomainError, requestId: string): Refusal;
-  /** It answers cross-origin requests itself: the edge adds no CORS fields and answers no preflight. */
-  ownCors?: boolean;
+  /** Whether it answers cross-origin requests itself: the edge adds no CORS fields and answers no preflight. */
+  ownCors?(agent: Agent | null): boolean | Promise<boolean>;
 }
 
 export interface HostUpgrade {
@@ -36,6 +36,8 @@ export interface HostUpgrade {
   matches(path: string): boolean;
   /** May throw before it has written to the socket. */
   handle(call: UpgradeCall): Promise<void>;
+  /** The same without a key, for what `isPublic` says. */
+  handlePublic?(call: PublicUpgradeCall): Promise<void>;
   /** Ends its connections: the service is draining. */
   close(): void;
 }
@@ -95,12 +97,17 @@ export interface HostCall extends PublicCall {
   canStream: boolean;
 }
 
-export interface UpgradeCall extends AnyCall {
-  caller: Caller;
+export interface PublicUpgradeCall extends AnyCall {
+  /** Fields of a refusal, among them the request id. */
+  head: Head;
   request: IncomingMessage;
   socket: Duplex;
   /** The first bytes after the head. */
   firstBytes: Buffer;
+}
+
+export interface UpgradeCall extends PublicUpgradeCall {
+  caller: Caller;
 }
 
 export interface BodyOptions {

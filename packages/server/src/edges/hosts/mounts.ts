@@ -7,6 +7,7 @@ import { agentCommunicationMount } from '../agent-communication/mount.ts';
 import type { Edge } from '../http/edge.ts';
 import { mcpMount } from '../mcp/mount.ts';
 import { openaiMount } from '../openai/mount.ts';
+import { webMount } from '../web/mount.ts';
 import type { HostMount } from './host-edge.ts';
 
 /** Everything that an agent's host serves, in the order in which they are asked. A new protocol adds one line here. */
@@ -19,5 +20,7 @@ export function hostMounts(edge: Edge): HostMount[] {
     agentCommunicationMount(),
     openaiMount(),
     mcpMount(edge.log),
+    // What is nobody else's.
+    webMount(edge),
   ];
 }

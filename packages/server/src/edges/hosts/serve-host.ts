@@ -1,3 +1,4 @@
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Context } from 'hono';
 import { DomainError, notFound } from '../../domain/errors.ts';
 import { newId } from '../../domain/ids.ts';
@@ -47,18 +48,21 @@ export async function serveHost(
     response = refuse(prepared?.mount, failure, head, requestId);
   }
   const ms = performance.now() - startedAt;
-  prepared?.stats.observe(response.status, ms / 1000);
+  const isSent = response === RESPONSE_ALREADY_SENT;
+  const status = (isSent ? c.env?.outgoing?.statusCode : undefined) ?? response.status;
+  prepared?.stats.observe(status, ms / 1000);
   const method = c.req.raw.method;
   const fields = {
     requestId,
-    status: response.status,
+    status,
     ms: Math.round(ms * 100) / 100,
     keyId: trace.keyId,
     agentHost: label,
     method,
     path,
   };
-  if (failure && response.status >= 500)
+  // Of what its own server does or leaves, the agent's owner hears.
+  if (failure && status >= 500 && !failure.code.includes('gateway'))
     edge.log.error('request failed', { ...fields, cause: failure.cause ?? failure });
   else if (method === 'POST') edge.log.info('request', fields);
   else edge.log.debug('request', fields);
@@ -80,10 +84,11 @@ async function answer(c: Context<Env>, asked: Asked): Promise<Response> {
   const { services } = edge;
   const method = c.req.raw.method;
   const origin = header(c, 'origin');
-  if (origin !== undefined && !mount?.ownCors) {
+  if (origin !== undefined) {
     const agent = await services.agents.find(label);
-    if (agent) writeCors(head, agent.allowedOrigins, origin, agentUrl(agent.id, edge.addresses));
-    if (method === 'OPTIONS' && header(c, 'access-control-request-method') !== undefined) {
+    const isOwn = (await mount?.ownCors?.(agent)) === true;
+    if (agent && !isOwn) writeCors(head, agent.allowedOrigins, origin, agentUrl(agent.id, edge.addresses));
+    if (!isOwn && method === 'OPTIONS' && header(c, 'access-control-request-method') !== undefined) {
       if (!agent) throw notFound();
       return preflight(head, header(c, 'access-control-request-headers'));
     }

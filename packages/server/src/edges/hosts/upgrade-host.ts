@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { DomainError, notFound } from '../../domain/errors.ts';
 import { newId } from '../../domain/ids.ts';
+import type { Agent } from '../../domain/nouns.ts';
 import { newHead } from '../http/answer.ts';
 import type { Edge } from '../http/edge.ts';
 import { errorResponse, errorResponseAs, presentable } from '../http/errors.ts';
@@ -12,7 +13,7 @@ import type { Upgrade } from '../listener.ts';
 import { agentUrl } from '../present/agent.ts';
 import { allowsOrigin } from './cors.ts';
 import { hostKey } from './credentials.ts';
-import type { HostMount, HostUpgrade } from './host-edge.ts';
+import type { HostMount, HostUpgrade, PublicUpgradeCall } from './host-edge.ts';
 import { narrowed } from './serve-host.ts';
 
 /** Connections that are taken over (WebSocket) at agents' hosts, under the same rules as requests. */
@@ -58,22 +59,9 @@ export function hostUpgrades(
   async function open(request: IncomingMessage, socket: Duplex, firstBytes: Buffer, asked: Opened) {
     const { mount, upgrade, path, requestId, head } = asked;
     const label = labelOf(request)!;
-    const caller = await admitKey(
-      edge,
-      () => hostKey(request.headers),
-      () => edge.proxies.clientAddress(request),
-      head,
-    );
-    const agent = await edge.services.agents.get(caller, label);
-    const origin = agentUrl(agent.id, edge.addresses);
-    const { origin: asker } = request.headers;
-    // A browser lets every page open a WebSocket anywhere, so that here it is the service that has to look.
-    if (asker !== undefined && !mount.ownCors && !allowsOrigin(agent.allowedOrigins, asker, origin))
-      throw new DomainError('scope_insufficient', 'Pages of this origin may not speak to the agent.');
-    if (socket.destroyed) throw notFound();
-    await upgrade.handle({
+    const callOf = (agent: Agent): PublicUpgradeCall => ({
       agent,
-      origin,
+      origin: agentUrl(agent.id, edge.addresses),
       path,
       query: queryText(request.url ?? ''),
       requestId,
@@ -83,11 +71,29 @@ export function hostUpgrades(
         const value = request.headers[lowerName];
         return Array.isArray(value) ? value.join(', ') : value;
       },
-      caller: narrowed(caller, agent),
+      head,
       request,
       socket,
       firstBytes,
     });
+    if (mount.isPublic && upgrade.handlePublic) {
+      const agent = await edge.services.agents.find(label);
+      if (agent && (await mount.isPublic('GET', path, agent))) return upgrade.handlePublic(callOf(agent));
+    }
+    const caller = await admitKey(
+      edge,
+      () => hostKey(request.headers),
+      () => edge.proxies.clientAddress(request),
+      head,
+    );
+    const agent = await edge.services.agents.get(caller, label);
+    const call = callOf(agent);
+    const { origin: asker } = request.headers;
+    // A browser lets every page open a WebSocket anywhere, so that here it is the service that has to look.
+    if (asker !== undefined && !allowsOrigin(agent.allowedOrigins, asker, call.origin))
+      throw new DomainError('scope_insufficient', 'Pages of this origin may not speak to the agent.');
+    if (socket.destroyed) throw notFound();
+    await upgrade.handle({ ...call, caller: narrowed(caller, agent) });
   }
 }
 

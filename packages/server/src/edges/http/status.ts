@@ -24,5 +24,7 @@ export const statusOf: Record<ErrorCode, number> = {
   too_many_sandboxes: 429,
   queue_full: 429,
   internal: 500,
+  bad_gateway: 502,
   unavailable: 503,
+  gateway_timeout: 504,
 };

@@ -121,7 +121,7 @@ export class Command implements SandboxProcess {
   readonly exited: Promise<SandboxProcessExit>;
   /** Resolves when it runs. */
   readonly started: Promise<void>;
-  readonly #id: number;
+  readonly id: number;
   readonly #send: (frame: Buffer) => void;
   readonly #in: CommandInput;
   readonly #out: Inlet;
@@ -130,15 +130,15 @@ export class Command implements SandboxProcess {
   readonly #start = Promise.withResolvers<void>();
   #isOver = false;
 
-  constructor(id: number, isTerminal: boolean, send: (frame: Buffer) => void) {
-    this.#id = id;
+  constructor(id: number, isOneStream: boolean, send: (frame: Buffer) => void) {
+    this.id = id;
     this.#send = (frame) => {
       if (!this.#isOver) send(frame);
     };
     this.#in = new CommandInput(id, this.#send);
     this.#out = new Inlet(id, 1, this.#send);
     this.#err = new Inlet(id, 2, this.#send);
-    if (isTerminal) this.#err.finish();
+    if (isOneStream) this.#err.finish();
     this.stdin = this.#in;
     this.stdout = this.#out;
     this.stderr = this.#err;
@@ -155,14 +155,14 @@ export class Command implements SandboxProcess {
   }
 
   resize(columns: number, rows: number): void {
-    const frame = newFrame(frameKinds.resize, this.#id, 4);
+    const frame = newFrame(frameKinds.resize, this.id, 4);
     frame.writeUInt16BE(columns, frame.length - 4);
     frame.writeUInt16BE(rows, frame.length - 2);
     this.#send(frame);
   }
 
   kill(signal = 'SIGTERM'): void {
-    this.#send(textFrame(frameKinds.signal, this.#id, signal));
+    this.#send(textFrame(frameKinds.signal, this.id, signal));
   }
 
   /** False: it does not keep to the protocol. */
@@ -223,7 +223,7 @@ export class Command implements SandboxProcess {
   }
 
   #close(): void {
-    this.#send(newFrame(frameKinds.close, this.#id, 0));
+    this.#send(newFrame(frameKinds.close, this.id, 0));
   }
 }
 

@@ -1,12 +1,20 @@
+import type { Duplex } from 'node:stream';
 import { SandboxControlError } from '../../domain/ports/sandbox-control.ts';
-import type { SandboxCommand, SandboxControl, SandboxProcess } from '../../domain/ports/sandbox-control.ts';
+import type {
+  SandboxCommand,
+  SandboxControl,
+  SandboxProcess,
+  SandboxTarget,
+} from '../../domain/ports/sandbox-control.ts';
 import { Command } from './command.ts';
-import { frameKinds, jsonFrame, maxPayloadBytes, maxStreams } from './frames.ts';
+import { Connection } from './connection.ts';
+import { frameKinds, jsonFrame, maxConnections, maxPayloadBytes, maxStreams } from './frames.ts';
 
-/** The commands that run in one sandbox, by their streams. */
+/** The commands that run in one sandbox, and the connections to servers in it, by their streams. */
 export class Commands implements SandboxControl {
   readonly #send: (frame: Buffer) => void;
   readonly #open = new Map<number, Command>();
+  readonly #connections = new Set<number>();
   #lastId = 0;
   #isReady = false;
 
@@ -14,9 +22,13 @@ export class Commands implements SandboxControl {
     this.#send = send;
   }
 
-  /** How many there are. */
+  /** How many commands there are. */
   get size(): number {
-    return this.#open.size;
+    return this.#open.size - this.#connections.size;
+  }
+
+  get connections(): number {
+    return this.#connections.size;
   }
 
   /** The channel is open: before it nothing can be started. */
@@ -25,21 +37,46 @@ export class Commands implements SandboxControl {
   }
 
   async exec({ command, env = {}, cwd, terminal }: SandboxCommand): Promise<SandboxProcess> {
-    if (!this.#isReady) throw new SandboxControlError('gone', 'The sandbox has ended.');
-    if (this.#open.size >= maxStreams) {
+    if (this.size >= maxStreams) {
       throw new SandboxControlError('limit', `At most ${maxStreams} commands run in a sandbox at once.`);
     }
-    const id = ++this.#lastId;
     const request = { command, env, ...(cwd === undefined ? {} : { cwd }), ...(terminal && { terminal }) };
-    const frame = jsonFrame(frameKinds.exec, id, request);
+    const process = this.#begin(frameKinds.exec, request, terminal !== undefined);
+    await process.started;
+    return process;
+  }
+
+  async connect({ port, command }: SandboxTarget): Promise<Duplex> {
+    if (this.#connections.size >= maxConnections) {
+      throw new SandboxControlError(
+        'limit',
+        `At most ${maxConnections} connections lead to its servers at once.`,
+      );
+    }
+    // Standard error is what a connection has not.
+    const process = this.#begin(frameKinds.connect, { port, command }, true);
+    const id = process.id;
+    this.#connections.add(id);
+    void process.exited.then(() => this.#connections.delete(id));
+    await process.started;
+    return new Connection(process);
+  }
+
+  #begin(
+    kind: typeof frameKinds.exec | typeof frameKinds.connect,
+    request: unknown,
+    isOneStream: boolean,
+  ): Command {
+    if (!this.#isReady) throw new SandboxControlError('gone', 'The sandbox has ended.');
+    const id = ++this.#lastId;
+    const frame = jsonFrame(kind, id, request);
     if (frame.length > maxPayloadBytes) {
       throw new SandboxControlError('failed', 'The command and its environment are longer than 64 KiB.');
     }
-    const process = new Command(id, terminal !== undefined, this.#send);
+    const process = new Command(id, isOneStream, this.#send);
     this.#open.set(id, process);
     void process.exited.then(() => this.#open.delete(id));
     this.#send(frame);
-    await process.started;
     return process;
   }
 

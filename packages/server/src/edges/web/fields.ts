@@ -1,0 +1,133 @@
+import type { IncomingMessage } from 'node:http';
+import { holdsKeyValue } from '../../domain/api-key-value.ts';
+import { invalid } from '../../domain/errors.ts';
+
+export type Fields = [name: string, value: string][];
+
+/** Of one connection only (RFC 9110, section 7.6.1), or written anew by whoever forwards. */
+const ofThisHop = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'content-length',
+  'expect',
+  'http2-settings',
+  'host',
+]);
+
+/** What only the service may tell the server about a request. */
+const ofTheService = new Set([
+  'forwarded',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+  'x-forwarded-port',
+  'x-real-ip',
+  'x-request-id',
+]);
+
+const keyProtocol = /^berth\.key\./;
+
+export interface Told {
+  /** The agent's public address. */
+  origin: string;
+  clientAddress: string;
+  requestId: string;
+  /** The request came with a key of the service, and `Authorization` or `X-API-Key` is it. */
+  isKeyed: boolean;
+}
+
+/** The fields of a request for the agent's server: no key of the service is among them, wherever it stood. */
+export function requestFields(request: IncomingMessage, told: Told): Fields {
+  const given = pairsOf(request);
+  const dropped = listed(given, 'connection');
+  const { host, protocol } = new URL(told.origin);
+  const fields: Fields = [['Host', request.headers.host ?? host]];
+  for (const [name, value] of given) {
+    const lower = name.toLowerCase();
+    if (ofThisHop.has(lower) || ofTheService.has(lower) || dropped.has(lower)) continue;
+    if (told.isKeyed && lower === 'authorization') continue;
+    if (lower === 'sec-websocket-protocol') {
+      const kept = value.split(',').filter((one) => !keyProtocol.test(one.trim()));
+      if (kept.length > 0) fields.push([name, kept.join(',').trim()]);
+    } else if (!holdsKey(lower, value)) fields.push([name, value]);
+  }
+  fields.push(
+    ['X-Forwarded-For', told.clientAddress],
+    ['X-Forwarded-Host', host],
+    ['X-Forwarded-Proto', protocol.slice(0, -1)],
+    ['X-Request-Id', told.requestId],
+  );
+  return fields;
+}
+
+/** How the body is framed, anew. Where two readers could see two lengths there is none (RFC 9112, section 6.3). */
+export function framing(request: IncomingMessage): Fields {
+  const given = pairsOf(request);
+  const codings = given.filter(([name]) => name.toLowerCase() === 'transfer-encoding');
+  const lengths = given.filter(([name]) => name.toLowerCase() === 'content-length');
+  if (codings.length > 0) {
+    if (codings.length > 1 || codings[0]![1].toLowerCase() !== 'chunked' || lengths.length > 0)
+      throw invalid('transfer-encoding', 'must be chunked, and nothing else');
+    return [['Transfer-Encoding', 'chunked']];
+  }
+  if (lengths.length === 0) return [];
+  if (lengths.length > 1 || !/^\d{1,15}$/.test(lengths[0]![1]))
+    throw invalid('content-length', 'must be one number');
+  return [['Content-Length', lengths[0]![1]]];
+}
+
+const ofAnswersHop = new Set([...ofThisHop].filter((name) => name !== 'content-length' && name !== 'host'));
+
+/** The fields of the server's answer for the client. `own` wins, and is what the service itself has to say. */
+export function answerFields(answer: IncomingMessage, own: Record<string, string>, isKeyed: boolean): Fields {
+  const given = pairsOf(answer);
+  const dropped = listed(given, 'connection');
+  const fields: Fields = [];
+  for (const [name, value] of given) {
+    const lower = name.toLowerCase();
+    if (ofAnswersHop.has(lower) || dropped.has(lower) || lower === 'x-request-id') continue;
+    // It would lead browsers to another server, in the name of this address.
+    if (lower === 'alt-svc') continue;
+    // Which pages may use a key of theirs here is said to the service, not to the server.
+    if (isKeyed && lower.startsWith('access-control-')) continue;
+    // A cookie for the whole domain would be sent to all other agents, and be theirs to be read.
+    fields.push([name, lower === 'set-cookie' ? value.replaceAll(/;\s*domain\s*=[^;]*/gi, '') : value]);
+  }
+  return [...fields, ...Object.entries(own)];
+}
+
+/** Of the fields that the service has made for its own answers: those that also belong to another's. */
+export function ownFields(head: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(head).filter(([name]) =>
+      /^(connection|x-request-id|ratelimit|vary|access-control-)/i.test(name),
+    ),
+  );
+}
+
+export function pairsOf(message: IncomingMessage): Fields {
+  const { rawHeaders } = message;
+  const pairs: Fields = [];
+  for (let at = 0; at < rawHeaders.length; at += 2) pairs.push([rawHeaders[at]!, rawHeaders[at + 1]!]);
+  return pairs;
+}
+
+function listed(pairs: Fields, wanted: string): Set<string> {
+  const names = pairs
+    .filter(([name]) => name.toLowerCase() === wanted)
+    .flatMap(([, value]) => value.split(','));
+  return new Set(names.map((name) => name.trim().toLowerCase()));
+}
+
+function holdsKey(lowerName: string, value: string): boolean {
+  if (holdsKeyValue(value)) return true;
+  const basic = lowerName === 'authorization' ? /^basic\s+(\S+)$/i.exec(value) : null;
+  return basic !== null && holdsKeyValue(Buffer.from(basic[1]!, 'base64').toString('latin1'));
+}

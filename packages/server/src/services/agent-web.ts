@@ -1,0 +1,93 @@
+import { DomainError, notFound } from '../domain/errors.ts';
+import { limits } from '../domain/limits.ts';
+import { SandboxControlError } from '../domain/ports/sandbox-control.ts';
+import type { AgentStore } from '../store/agents.ts';
+import type { DeploymentStore } from '../store/deployments.ts';
+import type { AgentWebService } from './api.ts';
+import type { OpenFollows } from './open-follows.ts';
+import type { SandboxHost } from './sandbox-host.ts';
+import { visibleAgent } from './visible-agent.ts';
+
+export interface AgentWebDependencies {
+  agents: AgentStore;
+  deployments: Pick<DeploymentStore, 'activeOf'>;
+  host: Pick<SandboxHost, 'control'>;
+  openFollows: OpenFollows;
+}
+
+export function createAgentWeb(deps: AgentWebDependencies): AgentWebService {
+  const { agents, deployments, host, openFollows } = deps;
+  /** Those that are being opened count as well. */
+  const counts = new Map<string, number>();
+  let ofAll = 0;
+
+  function enter(agentId: string): () => void {
+    const count = counts.get(agentId) ?? 0;
+    if (count >= limits.webConnectionsPerAgent || ofAll >= limits.webConnections)
+      throw unavailable(
+        `At most ${limits.webConnectionsPerAgent} connections to the agent's web server are open at once.`,
+      );
+    counts.set(agentId, count + 1);
+    ofAll += 1;
+    return () => {
+      ofAll -= 1;
+      const left = counts.get(agentId)! - 1;
+      if (left > 0) counts.set(agentId, left);
+      else counts.delete(agentId);
+    };
+  }
+
+  async function of(agentId: string) {
+    return (await deployments.activeOf(agentId))?.manifest.web ?? null;
+  }
+
+  return {
+    of,
+    async connect(p, agentId) {
+      if (p) await visibleAgent(agents, p, agentId);
+      const web = await of(agentId);
+      if (!web || (!p && !web.public)) throw notFound();
+      const leave = enter(agentId);
+      try {
+        const connection = await (await host.control(agentId)).connect(web);
+        const end = () => connection.destroy();
+        const forget = openFollows.add({ agentId, end, ...(p && { keyId: p.keyId }) });
+        connection.on('error', () => {});
+        connection.once('close', () => {
+          forget();
+          leave();
+        });
+        return connection;
+      } catch (error) {
+        leave();
+        throw failure(error, p === null);
+      }
+    },
+  };
+}
+
+const unreachable = "The agent's web server could not be reached.";
+
+/** Why there is no connection. Somebody without a key is told nothing of what is inside. */
+function failure(error: unknown, isPublic: boolean): unknown {
+  if (error instanceof SandboxControlError) {
+    switch (error.code) {
+      case 'limit':
+      case 'gone':
+        return unavailable('The agent is being restarted, or has too many connections.', error);
+      case 'not_found':
+      case 'failed':
+        return new DomainError('bad_gateway', isPublic ? unreachable : `${unreachable} ${error.message}`, {
+          cause: error,
+        });
+    }
+  }
+  if (!(error instanceof DomainError)) return error;
+  const isWithout = error.code === 'conflict' || error.code === 'too_many_sandboxes';
+  if (!isWithout && error.code !== 'unavailable') return error;
+  return unavailable(isPublic ? 'The agent cannot be started just now; try again.' : error.message, error);
+}
+
+function unavailable(message: string, cause?: unknown): DomainError {
+  return new DomainError('unavailable', message, { retryAfterSeconds: 5, cause });
+}
