@@ -1,4 +1,5 @@
 import { kinds } from './channels/kinds.ts';
+import { slackApp } from './channels/slack/route.ts';
 import { samples } from './channels/samples/samples.ts';
 import { openChannelMail } from './channels/mail/channel-mail.ts';
 import type { Box } from './domain/box.ts';
@@ -16,6 +17,7 @@ import { createInbox } from './services/inbox.ts';
 import { createInboundEvents } from './services/inbound-events.ts';
 import { createInboundWork, type InboundWork } from './services/inbound-work.ts';
 import { keepSetups } from './services/kept-setups.ts';
+import { withSharedSlack } from './services/shared-slack.ts';
 import type { AgentStore } from './store/agents.ts';
 import type { ChannelStore } from './store/channels.ts';
 import type { Database } from './store/database.ts';
@@ -59,6 +61,7 @@ export function openChannels(deps: {
     wake: worker.wake,
   });
   const inbox = createInbox({ channels, setups, events, kinds, caller, log, onStored: worker.wake });
+  const open = withSharedSlack({ inbox, channels, setups, kind: kinds.slack, app: slackApp, log });
   const tests = createChannelTests({
     channels: service,
     setups: service,
@@ -71,8 +74,8 @@ export function openChannels(deps: {
     service: { ...service, ...tests },
     inboundEvents: createInboundEvents({ agents, events, cursors, wake: worker.wake }),
     events,
-    inbox,
-    edge: createWebhookEdge({ inbox, baseUrl: deps.baseUrl }),
+    inbox: { ...inbox, ...open },
+    edge: createWebhookEdge({ inbox: open, baseUrl: deps.baseUrl }),
     worker,
     purge: () => events.purgeBodies(limits.inboundBodyDays),
     async close(): Promise<void> {

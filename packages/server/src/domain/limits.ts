@@ -86,6 +86,9 @@ export const limits = {
   scheduleMissedCounted: 1_000,
   /** What became of ticks is kept for so long. */
   scheduleTickDays: 90,
+  /** Organisations, and channels of each, that share one Slack app: each delivery is verified for all of them. */
+  slackAppOrgs: 20,
+  slackAppChannels: 200,
   /** For which the signing secret before the last rotation is still taken. */
   previousSecretHours: 24,
   /** Turns of an organisation that channels have under way at once; what comes beyond waits in the inbox. */

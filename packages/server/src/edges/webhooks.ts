@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DomainError, notFound } from '../domain/errors.ts';
 import { asBusy, type Inbox } from '../services/inbox.ts';
+import { shared } from '../services/shared-slack.ts';
 
 export interface WebhookEdgeOptions {
   inbox: Pick<Inbox, 'admit' | 'receive'>;
@@ -8,13 +9,13 @@ export interface WebhookEdgeOptions {
   baseUrl: string;
 }
 
-const path = /^\/api\/webhooks\/([a-z]{1,20})\/([0-9a-f-]{36})(\?.*)?$/;
+const path = /^\/api\/webhooks\/([a-z]{1,20})(?:\/([0-9a-f-]{36}))?(\?.*)?$/;
 const bodyMs = 10_000;
 /** Of all bodies that are being read or worked on: nobody has been verified yet. */
 const memoryBytes = 192 * 1024 * 1024;
 const noBytes = Buffer.alloc(0);
 
-/** Serves `/api/webhooks/{kind}/{channelId}`: raw bytes in, the answer of the inbox out. Mounted before the app. */
+/** Serves `/api/webhooks/{kind}/{channelId}`, and `/api/webhooks/slack` for an app that several agents share: raw bytes in, the answer of the inbox out. Mounted before the app. */
 export function createWebhookEdge({ inbox, baseUrl }: WebhookEdgeOptions) {
   const memory = { used: 0 };
   return {
@@ -22,7 +23,7 @@ export function createWebhookEdge({ inbox, baseUrl }: WebhookEdgeOptions) {
     async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
       const match = path.exec(request.url ?? '');
       if (!match) throw notFound();
-      const [, kind, channelId] = match as unknown as [string, string, string];
+      const [, kind, channelId = shared] = match as unknown as [string, string, string | undefined];
       const channel = await inbox.admit(kind, channelId);
       const { bodyBytes, methods } = channel;
       if (!methods.includes(request.method ?? '')) {

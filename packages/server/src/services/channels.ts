@@ -69,6 +69,18 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
     await channels.putCredential(channelId, { name, validUntil, ...sealed });
   }
 
+  /** Within the transaction: so many channels share a Slack app at most. */
+  async function requireRoom(orgId: string, id: string, settings: ChannelSetup['settings']): Promise<void> {
+    const { appId } = settings;
+    if (typeof appId !== 'string' || appId === '') return;
+    const { otherOrgs, own } = await channels.countOfSlackApp(appId, orgId, id);
+    if (otherOrgs < limits.slackAppOrgs && own < limits.slackAppChannels) return;
+    throw new DomainError(
+      'conflict',
+      `A Slack app is shared by at most ${limits.slackAppOrgs} organisations and ${limits.slackAppChannels} channels of each; leave appId out, and use the URL of the channel.`,
+    );
+  }
+
   async function readBaseUrl(text: string | null | undefined): Promise<string | null> {
     if (text === null || text === undefined) return null;
     try {
@@ -129,6 +141,7 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
             `An agent has at most ${limits.channelsPerAgent} channels; delete one first.`,
           );
         }
+        await requireRoom(agent.orgId, id, settings);
         await deps.holdEncryptionKey();
         await channels.insert({
           id,
@@ -157,6 +170,7 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
         requireCredentials(kind, merged);
         kind.check({ settings, credentials: merged });
         const apiBaseUrl = baseUrl === undefined ? before.apiBaseUrl : baseUrl;
+        if (settings['appId'] !== before.settings['appId']) await requireRoom(before.orgId, id, settings);
         await channels.update(id, { name: name ?? before.name, settings, apiBaseUrl });
         if (changed.size > 0) await deps.holdEncryptionKey();
         for (const [key, value] of changed) {

@@ -65,6 +65,28 @@ export function createChannelStore(db: Database) {
       return rows[0]!.count;
     },
 
+    /** Active channels that share a Slack app, the oldest first. */
+    async ofSlackApp(appId: string, limit: number): Promise<string[]> {
+      const rows = await db.sql<{ id: string }[]>`
+        select c.id from channels c join agents a on a.id = c.agent_id and a.deleted_at is null
+        where c.kind = 'slack' and c.settings ->> 'appId' = ${appId} and c.status = 'active'
+        order by c.id limit ${limit}`;
+      return rows.map(({ id }) => id);
+    },
+
+    /** How many other organisations share a Slack app, and how many channels of this one do, beside `except`. */
+    async countOfSlackApp(
+      appId: string,
+      orgId: string,
+      except: string,
+    ): Promise<{ otherOrgs: number; own: number }> {
+      const [found] = await db.sql<{ otherOrgs: number; own: number }[]>`
+        select count(distinct org_id) filter (where org_id <> ${orgId})::int as "otherOrgs",
+               count(*) filter (where org_id = ${orgId})::int as own
+        from channels where kind = 'slack' and settings ->> 'appId' = ${appId} and id <> ${except}`;
+      return found!;
+    },
+
     async insert(
       row: Pick<ChannelRow, 'id' | 'orgId' | 'agentId' | 'kind' | 'name' | 'settings' | 'apiBaseUrl'>,
     ): Promise<void> {

@@ -16,8 +16,8 @@ before(async () => {
   const edge = createWebhookEdge({
     baseUrl: 'https://berth.example',
     inbox: {
-      async admit(kind) {
-        if (kind !== 'slack') throw notFound();
+      async admit(kind, channelId) {
+        if (kind !== 'slack' || channelId === '') throw notFound();
         return { bodyBytes: 1_000, methods: ['POST'], whenBusy: 503, lane: () => 'ordinary' };
       },
       async receive(_kind, _channelId, request) {

@@ -9,7 +9,10 @@ const responseHosts = ['hooks.slack.com', 'hooks.slack-gov.com'];
 export function readCommand(form: URLSearchParams, setup: ChannelSetup): InboundEvent {
   const field = (name: string) => form.get(name) ?? '';
   const [teamId, channel, userId] = [field('team_id'), field('channel_id'), field('user_id')];
-  const isOurs = allows(setup.settings, 'teamIds', teamId) && allows(setup.settings, 'channels', channel);
+  const isOurs =
+    allows(setup.settings, 'teamIds', teamId) &&
+    allows(setup.settings, 'channels', channel) &&
+    allows(setup.settings, 'commands', field('command'));
   const key = `command:${teamId}:${field('trigger_id')}`;
   const responseUrl = field('response_url');
   return event({

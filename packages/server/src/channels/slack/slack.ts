@@ -40,6 +40,12 @@ export const slack: ChannelKind = {
     ),
     setting('teamIds', 'texts', 'Workspaces to take messages from; none given: all that have the app.'),
     setting('channels', 'texts', 'Ids of Slack channels to take messages from; none given: all.'),
+    setting('commands', 'texts', 'Slash commands to take, as /ask; none given: all.'),
+    setting(
+      'appId',
+      'text',
+      'The id of the Slack app, A…, when several agents share it over the URL /api/webhooks/slack.',
+    ),
     allowBots,
   ],
   signing: () => ({ credential: 'signingSecret', made: 'given' }),
@@ -75,14 +81,4 @@ function parseDelivery(request: InboundRequest, setup: ChannelSetup) {
     return { answer: emptyAnswer, events: [notice] };
   }
   return { answer: emptyAnswer, events: [readEvent(request, body, setup)] };
-}
-
-/** Which Slack app a delivery to the shared URL claims to be for: a hint for finding the channel, nothing more. */
-export function slackAppHint(request: InboundRequest): { appId: string; teamId: string | null } | null {
-  const isJson = isJsonType(mediaType(request).type);
-  const form = isJson ? null : readFormBody(request);
-  const payload = form?.get('payload');
-  const body = isJson ? readJsonBody(request) : payload ? parseJson(payload) : Object.fromEntries(form ?? []);
-  const appId = textAt(body, 'api_app_id');
-  return appId ? { appId, teamId: textAt(body, 'team_id') ?? textAt(body, 'team', 'id') } : null;
 }

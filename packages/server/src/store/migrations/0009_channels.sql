@@ -13,6 +13,7 @@ create table channels (
   created_at timestamptz not null default now()
 );
 create index channels_of_agent on channels (agent_id, id);
+create index channels_of_slack_app on channels ((settings ->> 'appId')) where kind = 'slack';
 
 -- Apart from the secrets of agents: nothing of these ever goes into a sandbox.
 create table channel_credentials (
