@@ -20,7 +20,7 @@ export function isHostCommand(argv: string[]): boolean {
 
 export function runOnHost(argv: string[]): Promise<number> {
   const packages = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
-  const main = join(packages, 'server', 'src', 'main.ts');
+  const main = join(packages, 'server', 'src', 'main.mjs');
   return new Promise((resolve) => {
     const child = spawn(process.execPath, [main, ...argv], { stdio: 'inherit' });
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal));

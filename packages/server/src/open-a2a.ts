@@ -2,7 +2,6 @@ import type { Box } from './domain/box.ts';
 import type { Log } from './domain/log.ts';
 import type { Cursors } from './domain/paging.ts';
 import type { UrlGuard } from './domain/url-guard.ts';
-import { renderNotifications } from './edges/a2a/push-render.ts';
 import { postTo } from './egress/post.ts';
 import { createA2aDelivery, type A2aDelivery } from './services/a2a-delivery.ts';
 import { createPushTargets } from './services/a2a-push-targets.ts';
@@ -40,7 +39,9 @@ export function openA2a(options: {
       targets,
       box,
       post: postTo,
-      render: renderNotifications,
+      // With its SDK, which is loaded when something is to be told first.
+      render: async (events, task) =>
+        (await import('./edges/a2a/push-render.ts')).renderNotifications(events, task),
       log,
     }),
   };

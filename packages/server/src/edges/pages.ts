@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Context, Hono } from 'hono';
 import { DomainError } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
-import { KEYS_PATH } from './a2a/card.ts';
+import { KEYS_PATH } from './a2a/paths.ts';
 import { docsPage } from './docs/page.ts';
 import { landingPage } from './docs/landing.ts';
 import { style } from './docs/style.ts';
@@ -25,14 +25,15 @@ export function addPages(
   probe: Probe,
   gauges: () => Record<string, number>,
 ): string[] {
-  const openapi = openapiText(edge.addresses.baseUrl);
-  const docs = docsPage(edge.addresses);
-  const landing = landingPage(edge.addresses);
+  // Made when they are asked for first: most services are never asked, and they take time and memory at the start.
+  const openapi = once(() => openapiText(edge.addresses.baseUrl));
+  const docs = once(() => docsPage(edge.addresses));
+  const landing = once(() => landingPage(edge.addresses));
   const pages: Record<string, (c: Context<Env>) => Response | Promise<Response>> = {
-    '/': () => html(landing),
-    '/docs': () => html(docs),
+    '/': () => html(landing()),
+    '/docs': () => html(docs()),
     '/openapi.json': () =>
-      jsonResponse(200, openapi, { ...publicHead(), 'Access-Control-Allow-Origin': '*' }),
+      jsonResponse(200, openapi(), { ...publicHead(), 'Access-Control-Allow-Origin': '*' }),
     '/healthz': () => jsonResponse(200, '{"status":"ok"}', newHead(newId())),
     '/readyz': () => ready(edge, probe),
     '/metrics': () => metrics(edge, gauges),
@@ -40,6 +41,11 @@ export function addPages(
   };
   for (const [path, handler] of Object.entries(pages)) hono.get(path, handler);
   return Object.keys(pages);
+}
+
+function once<T>(make: () => T): () => T {
+  let made: { value: T } | null = null;
+  return () => (made ??= { value: make() }).value;
 }
 
 async function ready(edge: Edge, probe: Probe): Promise<Response> {

@@ -1,7 +1,11 @@
+import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { createRequire, stripTypeScriptTypes } from 'node:module';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
 import type { HarnessLaunch, HarnessLaunchInput } from '../domain/ports/harness.ts';
 import { reachableNodeDir } from './node-dir.ts';
 
@@ -14,6 +18,7 @@ export interface PreparedHarness {
   nodeDir: string;
 }
 
+const stripper = fileURLToPath(new URL('./strip-types.mjs', import.meta.url));
 const insideNode = '/opt/berth/node';
 const insideHarness = '/opt/berth/harness';
 const systemPath = `${insideNode}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`;
@@ -43,9 +48,10 @@ export async function prepareHarness(options: {
   if (await exists(hostPath)) return { hostPath, nodeDir };
   const temporary = `${hostPath}.${process.pid}`;
   await mkdir(temporary, { recursive: true, mode: 0o755 });
+  const stripped = await stripTypes(sources);
   for (const [index, name] of names.entries()) {
-    const text = stripTypes(sources[index]!).replace(/(from|import\()(\s*'\.\/[\w-]+)\.ts'/g, "$1$2.mjs'");
-    await writeFile(join(temporary, name.replace(/\.ts$/, '.mjs')), text, { mode: 0o644 });
+    const script = stripped[index]!.replace(/(from|import\()(\s*'\.\/[\w-]+)\.ts'/g, "$1$2.mjs'");
+    await writeFile(join(temporary, name.replace(/\.ts$/, '.mjs')), script, { mode: 0o644 });
   }
   if (terminals) await writeFile(join(temporary, 'pty.node'), terminals, { mode: 0o644 });
   await rename(temporary, hostPath).catch(async (error: unknown) => {
@@ -66,15 +72,16 @@ async function readTerminals(): Promise<Buffer | null> {
   }
 }
 
-/** Without the notice that this is experimental, which would be the first line that a person sees of the service. */
-function stripTypes(source: string): string {
-  const { emitWarning } = process;
-  process.emitWarning = () => undefined;
-  try {
-    return stripTypeScriptTypes(source);
-  } finally {
-    process.emitWarning = emitWarning;
-  }
+async function stripTypes(sources: string[]): Promise<string[]> {
+  // Without the notice that this is experimental, which would be the first line that a person sees of the service.
+  const child = spawn(process.execPath, ['--no-warnings', stripper], { stdio: ['pipe', 'pipe', 'inherit'] });
+  // A child that has ended reads no more; its exit code says what was wrong.
+  child.stdin.on('error', () => undefined);
+  child.stdin.end(JSON.stringify(sources));
+  const [told, [code]] = await Promise.all([text(child.stdout), once(child, 'close')]);
+  if (code !== 0)
+    throw new Error(`The harness could not be prepared: its types were not stripped (${code}).`);
+  return JSON.parse(told) as string[];
 }
 
 export function harnessLaunch(prepared: PreparedHarness, input: HarnessLaunchInput): HarnessLaunch {

@@ -27,7 +27,7 @@ export interface Notification {
 export type RenderNotifications = (
   events: ConversationEvent[],
   task: { taskId: string; contextId: string; version: '1.0' | '0.3'; afterSeq: number },
-) => Notification[];
+) => Promise<Notification[]>;
 
 export interface DeliveryDependencies {
   tasks: A2aTaskStore;
@@ -86,7 +86,7 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
     const contextId =
       (await tasks.contextIds([row.conversationId])).get(row.conversationId) ?? row.conversationId;
     const { runId: taskId, version, deliveredSeq: afterSeq } = row;
-    const notifications = deps.render(events, { taskId, contextId, version, afterSeq });
+    const notifications = await deps.render(events, { taskId, contextId, version, afterSeq });
     const secret = JSON.parse(box.open(row, pushConfigContext(row.id)).toString()) as PushConfig['secret'];
     for (const notification of notifications) {
       const problem = await attempt(row.url, secret, notification);

@@ -9,7 +9,7 @@ import { startService, type Service } from '../support/service.ts';
 import { openSse } from '../support/sse.ts';
 import { until } from '../support/until.ts';
 
-const mainFile = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const mainFile = fileURLToPath(new URL('../../src/main.mjs', import.meta.url));
 
 let service: Service;
 let shop: Workshop;

@@ -12,6 +12,8 @@ before(async () => {
   world = await a2aWorld();
   clients = await surfaceClients(world);
   await world.agent.say('echo warm');
+  // Each protocol is loaded when it is asked for first; a watcher that comes after the end of a short run is refused.
+  for (const surface of surfaces) await (await clients.begin[surface]('echo warm')).heard();
 });
 after(async () => {
   clients?.close();

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
-const mainFile = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const mainFile = fileURLToPath(new URL('../../src/main.mjs', import.meta.url));
 const repositoryDir = fileURLToPath(new URL('../../../../', import.meta.url));
 
 export interface ServiceOptions {
@@ -189,7 +189,8 @@ function launch(
   output: string[],
   hostsFile: string | null = null,
 ): Running & { stdout: string[] } {
-  const own = [process.execPath, mainFile, ...args];
+  // As `npm start` does.
+  const own = [process.execPath, '--max-semi-space-size=4', mainFile, ...args];
   // Each of these programs becomes the next, so that the child's pid is the service's.
   const mount = ['unshare', '-m', 'sh', '-c', 'mount --bind "$0" /etc/hosts && exec "$@"', hostsFile ?? ''];
   const [file = '', ...rest] = hostsFile === null ? own : [...mount, ...own];

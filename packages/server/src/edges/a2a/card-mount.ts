@@ -1,18 +1,18 @@
 import { createHash } from 'node:crypto';
 import { DomainError } from '../../domain/errors.ts';
 import type { HostMount, PublicCall } from '../hosts/host-edge.ts';
-import { agentCard, cardJson, CARD_PATH, KEYS_PATH, OLD_CARD_PATH } from './card.ts';
+import { agentCard, cardJson } from './card.ts';
 import { failureOf, restErrorOf } from './errors.ts';
+import { isCardPath, KEYS_PATH } from './paths.ts';
 import { versionOf } from './versions.ts';
 
 const MAX_AGE_SECONDS = 300;
-const paths = new Set([CARD_PATH, OLD_CARD_PATH, KEYS_PATH]);
 
 /** An agent's card and the keys that it is signed with, for everybody (A2A 1.0, section 8). */
 export function cardMount(keysUrl: string): HostMount {
   return {
     name: 'a2a-card',
-    owns: (path) => paths.has(path),
+    owns: isCardPath,
     isPublic: () => true,
     handlePublic: (call) => answer(call, keysUrl),
     handle: (call) => answer(call, keysUrl),

@@ -5,21 +5,9 @@ import { LegacyRestTransportHandler } from '@a2a-js/sdk/compat/v0_3/server';
 import type { A2ARequestHandler } from '@a2a-js/sdk/server';
 import type { Agent } from '../../domain/nouns.ts';
 import type { A2aService } from '../../services/a2a-api.ts';
-import type { Addresses } from '../http/route.ts';
 import { inputModes, outputModes } from './parts.ts';
 import { canonicalJson } from './canonical-json.ts';
-
-export const RPC_PATH = '/a2a';
-export const REST_PATH = '/a2a/http';
-export const CARD_PATH = '/.well-known/agent-card.json';
-/** Where clients of 0.2 looked. */
-export const OLD_CARD_PATH = '/.well-known/agent.json';
-export const KEYS_PATH = '/.well-known/jwks.json';
-
-/** Where the keys of all agents' cards are: on the app domain itself. */
-export function keysUrl({ baseUrl, appDomain }: Addresses): string {
-  return `${baseUrl.startsWith('https:') ? 'https' : 'http'}://${appDomain}${KEYS_PATH}`;
-}
+import { REST_PATH, RPC_PATH } from './paths.ts';
 
 /** What an agent tells of itself (A2A 1.0, section 4.4.1). `origin` is its own address. */
 export function agentCard(agent: Agent, origin: string): AgentCard {

@@ -19,7 +19,6 @@ import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
 import { statusOf } from '../http/status.ts';
 import type { HostCall, HostMount } from '../hosts/host-edge.ts';
-import { RPC_PATH } from './card.ts';
 import { failureOf, rpcErrorOf } from './errors.ts';
 import { rpcAnswer, rpcError, rpcErrorText } from './rpc-answer.ts';
 import type { RpcRequest } from './rpc-answer.ts';
@@ -35,6 +34,7 @@ import {
 import { TaskHandler } from './handler.ts';
 import { legacyRpc } from './json-rpc-0.3.ts';
 import { listTasksJson } from './list-json.ts';
+import { isRpcPath } from './paths.ts';
 import { streamAnswer } from './sse.ts';
 import type { Framed } from './sse.ts';
 import { versionOf } from './versions.ts';
@@ -45,7 +45,7 @@ type Unary = (handler: TaskHandler, params: unknown) => Promise<unknown>;
 export function rpcMount(): HostMount {
   return {
     name: 'a2a-json-rpc',
-    owns: (path) => path === RPC_PATH || path === `${RPC_PATH}/`,
+    owns: isRpcPath,
     handle,
     refuse: (error, requestId) => ({
       body: { jsonrpc: '2.0', id: null, error: rpcErrorOf(failureOf(error, requestId)) },

@@ -11,11 +11,11 @@ import {
 import { DomainError } from '../../domain/errors.ts';
 import type { HostCall, HostMount } from '../hosts/host-edge.ts';
 import { readBody } from './body.ts';
-import { REST_PATH } from './card.ts';
 import { failureOf, restErrorOf, VersionNotSupportedError } from './errors.ts';
 import { checkGetTask, checkListTasks, checkPushConfig, checkSend } from './guard.ts';
 import { TaskHandler } from './handler.ts';
 import { listTasksJson } from './list-json.ts';
+import { isRestPath, REST_PATH } from './paths.ts';
 import { legacyRest, legacyRestFailure } from './rest-0.3.ts';
 import { streamAnswer } from './sse.ts';
 import { versionOf } from './versions.ts';
@@ -42,7 +42,7 @@ interface RestRoute {
 export function restMount(): HostMount {
   return {
     name: 'a2a-http',
-    owns: (path) => path === REST_PATH || path.startsWith(`${REST_PATH}/`),
+    owns: isRestPath,
     handle,
     refuse: (error, requestId) => ({ body: restErrorOf(failureOf(error, requestId)) }),
   };

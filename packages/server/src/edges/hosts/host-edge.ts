@@ -17,6 +17,8 @@ export interface HostMount {
   name: string;
   /** Whether a path (as sent, without the query) is its own. The first mount of the table that says so has it. */
   owns(path: string): boolean;
+  /** Loads what it needs. Awaited before anything below is asked. */
+  prepare?(): Promise<void>;
   /** Whether this needs no key, such as an agent card. Absent: everything needs one. `agent` null: there is none such. */
   isPublic?(method: string, path: string, agent: Agent | null): boolean | Promise<boolean>;
   /** Answers a request without a key, for what `isPublic` says. */
@@ -26,7 +28,7 @@ export interface HostMount {
   /** Takes a connection over (WebSocket). Absent: a request to upgrade is answered as if it asked for none. */
   upgrade?: HostUpgrade;
   /** The errors of this protocol's own form; absent: the service's. The status follows the code unless it is given. */
-  refuse?(error: DomainError, requestId: string): Refusal;
+  refuse?(error: DomainError, requestId: string): Refusal | undefined;
   /** Whether it answers cross-origin requests itself: the edge adds no CORS fields and answers no preflight. */
   ownCors?(agent: Agent | null): boolean | Promise<boolean>;
 }

@@ -82,6 +82,7 @@ interface Asked {
 async function answer(c: Context<Env>, asked: Asked): Promise<Response> {
   const { label, path, mount, head, edge } = asked;
   const { services } = edge;
+  await mount?.prepare?.();
   const method = c.req.raw.method;
   const origin = header(c, 'origin');
   if (origin !== undefined) {

@@ -58,6 +58,7 @@ export function hostUpgrades(
 
   async function open(request: IncomingMessage, socket: Duplex, firstBytes: Buffer, asked: Opened) {
     const { mount, upgrade, path, requestId, head } = asked;
+    await mount.prepare?.();
     const label = labelOf(request)!;
     const callOf = (agent: Agent): PublicUpgradeCall => ({
       agent,
