@@ -1,99 +1,114 @@
-// Runs the checks and then the tests. `--faults` runs the long fault tests instead. Other arguments are file filters.
+// Runs the checks and the tests. `--faults` runs the long fault tests instead. Other arguments are file filters.
 import { spawn } from 'node:child_process';
-import { globSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { globSync, mkdtempSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const filters = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
 const faults = process.argv.includes('--faults');
 
-/** `print` gets the output as it comes. Resolves with the exit code. */
-function run(command, args, print, onLine = () => {}) {
-  return new Promise((resolve) => {
-    const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] });
-    let rest = '';
-    child.stdout.setEncoding('utf8');
-    child.stdout.on('data', (text) => {
-      print(text);
-      const lines = (rest + text).split('\n');
-      rest = lines.pop();
-      for (const line of lines) onLine(line);
-    });
-    child.on('close', (code) => resolve(code ?? 1));
-    for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => child.kill(signal));
-  });
-}
-
 const suffix = faults ? '.faults.ts' : '.test.ts';
 const files = globSync(`packages/*/test/**/*${suffix}`, { cwd: root })
   .filter((file) => filters.length === 0 || filters.some((filter) => file.includes(filter)))
   .sort();
 const isScenario = (file) => file.includes('/scenario/');
-const isContract = (file) => isScenario(file) && file.includes('/contract-');
-// Most files share one process, which is what makes them quick. The contract's share one service. Every other file that
-// starts whole services has a process of its own, so that one that fails to start takes no other file with it. The lanes
-// run side by side: most of a test is waiting. Fault runs take turns, since they measure how the machine bears them.
-const scenarios = [
-  ['none', files.filter(isContract)],
-  ['process', files.filter((file) => isScenario(file) && !isContract(file))],
-];
-const others = [['none', files.filter((file) => !isScenario(file))]];
-const lanes = faults ? [[...others, ...scenarios]] : [scenarios, others];
+
+/**
+ * The files of a group share one process, which is what makes them quick: a group is a folder. The contract's files share
+ * one service. Every other file that starts whole services has a process of its own, so that one that fails to start
+ * takes no other file with it.
+ */
+function groupOf(file) {
+  if (!isScenario(file)) return dirname(file);
+  return file.includes('/contract-') ? 'contract' : file;
+}
+// The large ones begin first, so that none is left alone at the end.
+const groups = [...Map.groupBy(files, groupOf).values()].sort((a, b) => b.length - a.length);
+
+// What all processes of the run share: a database that is made once, and code that is compiled once.
+const shared = mkdtempSync(join(process.getuid?.() === 0 ? '/tmp' : tmpdir(), 'berth-s-'));
+const env = {
+  ...process.env,
+  BERTH_TEST_SHARED_DIR: shared,
+  NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(root, 'node_modules', '.cache', 'compiled'),
+};
+process.once('exit', () => rmSync(shared, { recursive: true, force: true }));
+
+const running = new Set();
+for (const signal of ['SIGINT', 'SIGTERM'])
+  process.once(signal, () => {
+    queue.length = 0;
+    for (const child of running) child.kill(signal);
+  });
+
+/** Resolves with the exit code and all that it wrote to standard output. */
+function run(args) {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, args, { cwd: root, env, stdio: ['ignore', 'pipe', 'inherit'] });
+    running.add(child);
+    let text = '';
+    child.stdout.setEncoding('utf8').on('data', (piece) => (text += piece));
+    child.on('close', (code) => {
+      running.delete(child);
+      resolve({ code: code ?? 1, text });
+    });
+  });
+}
+
+// One test that hangs must end with its name in the output, not with the run cut off from outside. The long fault runs
+// have limits of their own.
+const limitMs = faults ? 3_600_000 : 300_000;
 
 let failed = 0;
-if (filters.length === 0 && !faults)
-  failed +=
-    (await run(process.execPath, ['scripts/check.mjs'], (text) => process.stdout.write(text))) === 0 ? 0 : 1;
-
-// One test that hangs must end with its name in the output, not with the run cut off from outside. Where a file has a
-// process of its own, the limit is the whole file's. The long fault runs have limits of their own.
-const limitMs = (isolation) => (faults ? 3_600_000 : isolation === 'process' ? 480_000 : 300_000);
-
 /** The names of all tests that failed, told again at the end: whoever sees only that must know them. */
 const failures = new Set();
 const totals = { pass: 0, fail: 0, skipped: 0, cancelled: 0 };
-async function runLane(groups, print) {
-  for (const [isolation, group] of groups) {
-    if (group.length === 0) continue;
-    const args = [
-      '--test',
-      `--test-isolation=${isolation}`,
-      '--test-concurrency=1',
-      `--test-timeout=${limitMs(isolation)}`,
-      '--test-reporter=spec',
-      '--expose-gc',
-      ...group,
-    ];
-    const code = await run(process.execPath, args, print, (line) => {
-      const match = /^ℹ (pass|fail|skipped|cancelled) (\d+)/.exec(line);
-      if (match) totals[match[1]] += Number(match[2]);
-      const failing = /^\s*✖ (?!failing tests:)(.*) \([\d.]+ms\)$/.exec(line);
-      if (failing) failures.add(failing[1]);
-    });
-    if (code !== 0) failed += 1;
+
+function count(text) {
+  for (const line of text.split('\n')) {
+    const match = /^ℹ (pass|fail|skipped|cancelled) (\d+)/.exec(line);
+    if (match) totals[match[1]] += Number(match[2]);
+    const failing = /^\s*✖ (?!failing tests:)(.*) \([\d.]+ms\)$/.exec(line);
+    if (failing) failures.add(failing[1]);
   }
 }
 
-// The output of one lane stands whole before the next one's: who reads it must not have to sort lines.
-let shown = 0;
-const printers = [];
-const done = [];
+async function runGroup(group) {
+  const startedMs = Date.now();
+  const { code, text } = await run([
+    '--test',
+    '--test-isolation=none',
+    `--test-timeout=${limitMs}`,
+    '--test-reporter=spec',
+    '--expose-gc',
+    ...group,
+  ]);
+  // Whole, one after the other: who reads it must not have to sort the lines of several.
+  const seconds = ((Date.now() - startedMs) / 1000).toFixed(0);
+  process.stdout.write(`\n${groupOf(group[0])} (${seconds} s)\n${text}`);
+  count(text);
+  if (code !== 0) failed += 1;
+}
+
+async function runChecks() {
+  const { code, text } = await run(['scripts/check.mjs']);
+  process.stdout.write(text);
+  if (code !== 0) failed += 1;
+}
+
+const queue = groups.map((group) => () => runGroup(group));
+if (filters.length === 0 && !faults) queue.unshift(runChecks);
+// Most of a test is waiting, so that more of them than there are processors run side by side. Fault runs
+// take turns, since they measure how the machine bears them.
+const lanes = faults ? 1 : Math.min(availableParallelism() + 1, 8);
 await Promise.all(
-  lanes.map(async (groups, lane) => {
-    const held = [];
-    const flush = () => {
-      for (const text of held.splice(0)) process.stdout.write(text);
-    };
-    printers[lane] = flush;
-    await runLane(groups, (text) => {
-      held.push(text);
-      if (shown === lane) flush();
-    });
-    done[lane] = true;
-    while (done[shown]) printers[++shown]?.();
+  Array.from({ length: lanes }, async () => {
+    for (let next = queue.shift(); next; next = queue.shift()) await next();
   }),
 );
+
 if (totals.pass === 0) failed += 1;
 for (const name of failures) process.stdout.write(`\n✖ ${name}`);
 process.stdout.write(

@@ -2,6 +2,7 @@
 // Plain JavaScript, so that an older Node gets as far as starting the newer one that came with the packages.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import module from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -12,6 +13,8 @@ const bundled = join(root, 'node_modules', '.bin', 'node');
 
 if (Number(process.versions.node.split('.')[0]) >= 24) {
   process.argv[1] = main;
+  // Types are stripped and code is compiled by the first run only: most of the time of a short command.
+  module.enableCompileCache();
   await import(main);
 } else if (existsSync(bundled)) {
   const child = spawn(bundled, [main, ...process.argv.slice(2)], { stdio: 'inherit' });

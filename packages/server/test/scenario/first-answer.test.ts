@@ -22,7 +22,7 @@ const files = {
 };
 
 test('From the first start over a push, a turn, a stream and a restart, the agent keeps its files and its memory.', async (t) => {
-  const service = await startService();
+  const service = await startService({ bare: true });
   t.after(() => service.end());
   const shop = await workshop(service);
   t.after(() => shop.close());

@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { compileCache } from './service.ts';
 
 const bin = fileURLToPath(new URL('../../../cli/bin/berth.mjs', import.meta.url));
 
@@ -27,6 +28,7 @@ export function berthIn(home: string, common: Record<string, string> = {}) {
         HOME: home,
         GIT_CONFIG_NOSYSTEM: '1',
         LC_ALL: 'C',
+        ...compileCache(),
         ...common,
         ...options.env,
       },

@@ -9,8 +9,8 @@ import { findEngines } from '../../src/store/embedded/engine.ts';
 import type { Engine } from '../../src/store/embedded/engine.ts';
 import { startEmbedded } from '../../src/store/embedded/server.ts';
 import type { Connection } from '../../src/store/embedded/server.ts';
-import { migrate } from '../../src/store/migrate.ts';
 import { silentLog } from './log.ts';
+import { placeCluster } from './prepared-cluster.ts';
 
 export interface TestEngine {
   name: 'embedded' | 'system';
@@ -31,7 +31,8 @@ interface TestServer {
   admin: postgres.Sql;
 }
 
-const TEMPLATE = 'berth_template';
+/** The one that a prepared cluster has; nobody is ever connected to it. */
+const TEMPLATE = 'berth';
 const servers = new Map<string, Promise<TestServer>>();
 
 /** The engines on which the store is tested: the npm package's and the newest of the distribution. */
@@ -88,6 +89,7 @@ function serverFor(engine: Engine): Promise<TestServer> {
 async function startServer(engine: Engine): Promise<TestServer> {
   // As root PostgreSQL runs under another uid, which can enter /tmp but not every TMPDIR.
   const home = mkdtempSync(join(process.getuid?.() === 0 ? '/tmp' : tmpdir(), 'berth-pg-'));
+  await placeCluster(home, engine);
   const { connection } = await startEmbedded({
     home,
     socketDir: join(home, 'run'),
@@ -104,9 +106,5 @@ async function startServer(engine: Engine): Promise<TestServer> {
     idle_timeout: 1,
     onnotice: () => {},
   });
-  await admin.unsafe(`create database ${TEMPLATE} template template0`);
-  const template = openDatabase({ connection: { ...connection, database: TEMPLATE }, pool: 1 });
-  await migrate(template);
-  await template.close();
   return { connection, admin };
 }

@@ -1,12 +1,13 @@
 import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { placeCluster } from './prepared-cluster.ts';
 
 const mainFile = fileURLToPath(new URL('../../src/main.mjs', import.meta.url));
 const repositoryDir = fileURLToPath(new URL('../../../../', import.meta.url));
@@ -18,6 +19,8 @@ export interface ServiceOptions {
   readyMs?: number;
   /** Addresses of host names, told to this service alone: it sees another /etc/hosts. Needs root. */
   hosts?: Record<string, string>;
+  /** Makes the files of its database by itself, as on a machine of a user. Else they are there, without a row. */
+  bare?: boolean;
 }
 
 export interface Reply {
@@ -123,6 +126,10 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
 
   let key: string;
   try {
+    if (!options.bare && options.env?.['BERTH_DATABASE_URL'] === undefined) {
+      mkdirSync(dataDir, { mode: 0o711 });
+      await placeCluster(join(dataDir, 'postgres'));
+    }
     await start();
     key = readFileSync(join(dataDir, 'bootstrap-key'), 'utf8').trim();
   } catch (error) {
@@ -164,11 +171,18 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   };
 }
 
+/** Where the run of the tests keeps compiled code, for the processes that it starts as well. */
+export function compileCache(): Record<string, string> {
+  const folder = process.env['NODE_COMPILE_CACHE'];
+  return folder ? { NODE_COMPILE_CACHE: folder } : {};
+}
+
 function environment(dataDir: string, port: number, more: Record<string, string>): Record<string, string> {
   // Not the developer's own environment: a provider key in it would reach a real model.
   return {
     PATH: process.env['PATH'] ?? '/usr/bin:/bin',
     HOME: process.env['HOME'] ?? '/tmp',
+    ...compileCache(),
     BERTH_DATA_DIR: dataDir,
     BERTH_PORT: String(port),
     BERTH_LOG_LEVEL: 'debug',
