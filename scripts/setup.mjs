@@ -78,6 +78,9 @@ function hasSystemPostgres() {
   }
 }
 
+/** Whether the package list was fetched by this run. */
+let isListed = false;
+
 function apt(packages, isNeeded = true) {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
   process.stderr.write(`berth: installing system packages: ${packages.join(' ')}\n`);
@@ -93,7 +96,8 @@ function apt(packages, isNeeded = true) {
   };
   const install = ['install', '-y', '-qq', '--no-install-recommends', ...packages];
   // The package list of a fresh machine is empty or old; where it cannot be fetched, an old one may still do.
-  run(['update', '-qq']);
+  if (!isListed) run(['update', '-qq']);
+  isListed = true;
   if (run(install)) return;
   if (isNeeded) fail(`apt-get install ${packages.join(' ')} failed; its own lines above say why.`);
   process.stderr.write(`berth: without ${packages.join(' ')} some tests will be skipped\n`);

@@ -17,10 +17,11 @@ const isScenario = (file) => file.includes('/scenario/');
 
 /**
  * The files of a group share one process, which is what makes them quick: a group is a folder. The contract's files share
- * one service. Every other file that starts whole services has a process of its own, so that one that fails to start
- * takes no other file with it.
+ * one service. Every other file that starts whole services, or engines of containers, has a process of its own, so that
+ * one that fails to start takes no other file with it.
  */
 function groupOf(file) {
+  if (file.endsWith('/docker.test.ts')) return file;
   if (!isScenario(file)) return dirname(file);
   return file.includes('/contract-') ? 'contract' : file;
 }

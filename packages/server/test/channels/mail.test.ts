@@ -113,9 +113,10 @@ test('300 KB of hostile reply text take less than a second', async () => {
     `${' '.repeat(300_000)}:`,
   ];
   for (const text of lines) {
-    const startedMs = performance.now();
+    const before = process.threadCpuUsage();
     stripReply(text.slice(0, 300_000));
-    assert.ok(performance.now() - startedMs < 1_000, text.slice(0, 20));
+    const { user, system } = process.threadCpuUsage(before);
+    assert.ok(user + system < 1_000_000, text.slice(0, 20));
   }
   const event = await eventOf(`From: a@example.com\r\n\r\n${lines[1]}`);
   assert.ok(event.text.length > 0);

@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
 import { edgeWorld } from '../support/edge-world.ts';
-import { until } from '../support/until.ts';
+import { inTime, until } from '../support/until.ts';
 import { hostControl } from '../support/host-control.ts';
 import { openSse } from '../support/sse.ts';
 
@@ -49,13 +49,11 @@ test('output that is no text is had as base64, and as text with what is none rep
 });
 
 test('a command that takes too long is killed, and the answer says so', async () => {
-  const started = performance.now();
-  const ended = await sh('echo begun; sleep 60', { timeoutMs: 300 });
+  const ended = await inTime('it was killed', sh('echo begun; sleep 600', { timeoutMs: 300 }));
   assert.deepEqual(
     [ended.timedOut, ended.signal, ended.exitCode, ended.stdout],
     [true, 'SIGKILL', null, 'begun\n'],
   );
-  assert.ok(performance.now() - started < 10_000);
 });
 
 test('an answer holds a mebibyte of an output and says that it is cut; the command goes on to its end', async () => {

@@ -35,7 +35,7 @@ test('the same send twice with one Idempotency-Key, at once and later, is one ru
   assert.equal(new Set(answers.map((answer) => answer.runId)).size, 1);
   assert.equal(new Set(answers.map((answer) => answer.conversationId)).size, 1);
   assert.equal(answers.filter((answer) => !answer.replayed).length, 1);
-  const outcomes = await Promise.all(answers.map(({ runId }) => runs.outcome(owner, runId, 10_000)));
+  const outcomes = await Promise.all(answers.map(({ runId }) => runs.outcome(owner, runId, 60_000)));
   const later = await runs.send(owner, input);
   assert.equal(later.replayed, true);
   outcomes.push(await runs.outcome(owner, later.runId, 0));
@@ -84,11 +84,11 @@ test('a busy conversation refuses with onBusy reject, and with interrupt cancels
   const rejected = send('no', { agentId, conversationId, onBusy: 'reject' });
   await assert.rejects(runs.send(owner, rejected), code('conversation_busy'));
   const now = await runs.send(owner, send('now', { agentId, conversationId, onBusy: 'interrupt' }));
-  assert.equal((await runs.outcome(owner, now.runId, 10_000)).run.status, 'completed');
-  assert.equal((await runs.outcome(owner, slow.runId, 1_000)).run.status, 'cancelled');
-  assert.equal((await runs.outcome(owner, queued.runId, 1_000)).run.status, 'cancelled');
+  assert.equal((await runs.outcome(owner, now.runId, 60_000)).run.status, 'completed');
+  assert.equal((await runs.outcome(owner, slow.runId, 60_000)).run.status, 'cancelled');
+  assert.equal((await runs.outcome(owner, queued.runId, 60_000)).run.status, 'cancelled');
   const free = await runs.send(owner, { ...rejected, content: 'yes' });
-  assert.equal((await runs.outcome(owner, free.runId, 10_000)).run.status, 'completed');
+  assert.equal((await runs.outcome(owner, free.runId, 60_000)).run.status, 'completed');
 });
 
 test('too many waiting messages of a conversation and too many active agents are refused, and fit again later', async (t) => {
@@ -132,7 +132,7 @@ test("what is not the caller's, or is gone, is not found", async (t) => {
   const { agentId, owner } = world;
   const { runs, conversations, events } = await world.replica();
   const { runId, conversationId } = await runs.send(owner, send('hello', { agentId }));
-  await runs.outcome(owner, runId, 10_000);
+  await runs.outcome(owner, runId, 60_000);
   const otherAgent = await world.addAgent();
   const foreign = { ...owner, orgId: newId(), keyId: newId() };
   const bound = { ...owner, binding: 'agent-bound' as const, agentId: otherAgent };

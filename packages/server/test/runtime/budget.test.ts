@@ -55,11 +55,11 @@ test('a send to an agent whose budget is used up is refused and records nothing;
   await putBudget(db, owner.orgId, agentId, { period: 'day', limitMicros: 100n, onExceeded: 'reject' });
   const idempotency = { key: 'first', requestHash: 'h' };
   const first = await runs.send(owner, send('hello', { agentId, idempotency }));
-  await runs.outcome(owner, first.runId, 10_000);
+  await runs.outcome(owner, first.runId, 60_000);
   await spend(world, agentId, 99n);
   const { conversationId } = first;
   const second = await runs.send(owner, send('still enough', { agentId, conversationId }));
-  await runs.outcome(owner, second.runId, 10_000);
+  await runs.outcome(owner, second.runId, 60_000);
 
   await spend(world, agentId, 1n);
   const before = await written(world);

@@ -83,7 +83,7 @@ test('a harness that ignores the cancel loses its sandbox, and the other turns i
   await running(replica, world, other.runId);
   await until('both are in the sandbox', () => starts === 1 && driver.started.length === 1);
   assert.equal((await runs.cancel(owner, stubborn.runId)).status, 'cancelled');
-  const { run, message } = await runs.outcome(owner, other.runId, 10_000);
+  const { run, message } = await runs.outcome(owner, other.runId, 60_000);
   assert.deepEqual([run.status, run.attempt, message?.content], ['completed', 2, 'second try']);
   assert.equal(driver.started.length, 2);
   const retrying = (await world.log(other.conversationId)).find((event) => event.type === 'run.retrying');
@@ -96,7 +96,7 @@ test('a run that takes too long fails with timeout', async (t) => {
   const { agentId, owner } = world;
   const replica = await world.replica({ script: untilStopped, runTimeoutMs: 150 });
   const { runId } = await replica.runs.send(owner, send('go', { agentId }));
-  const { run } = await replica.runs.outcome(owner, runId, 10_000);
+  const { run } = await replica.runs.outcome(owner, runId, 60_000);
   assert.deepEqual([run.status, run.error?.code], ['failed', 'timeout']);
 });
 
@@ -113,7 +113,7 @@ test('a cancel on another replica reaches the run, by the doorbell and without i
   const second = await replica.runs.send(owner, send('go', { agentId }));
   await running(replica, world, second.runId);
   await world.db.sql`update runs set cancel_requested_at = now() where id = ${second.runId}`;
-  const { run } = await replica.runs.outcome(owner, second.runId, 10_000);
+  const { run } = await replica.runs.outcome(owner, second.runId, 60_000);
   assert.equal(run.status, 'cancelled');
 });
 

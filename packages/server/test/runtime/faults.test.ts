@@ -41,7 +41,7 @@ test('connections that break in the middle of turns lose no event and write none
     await again(() => cut(world));
   }
   for (const { runId, conversationId } of sent) {
-    const outcome = await again(() => runs.outcome(owner, runId, 30_000));
+    const outcome = await again(() => runs.outcome(owner, runId, 60_000));
     assert.equal(outcome.run.status, 'completed', JSON.stringify(outcome.run.error));
     const log = await again(() => world.log(conversationId));
     assert.deepEqual(
@@ -74,10 +74,10 @@ test('a row that the database refuses ends its own run, not the others of the sa
     ['good', 'bad', 'good'].map((content) => runs.send(owner, send(content, { agentId }))),
   );
   const ended = await Promise.all(
-    [sent[0]!, sent[2]!].map(({ runId }) => runs.outcome(owner, runId, 10_000)),
+    [sent[0]!, sent[2]!].map(({ runId }) => runs.outcome(owner, runId, 60_000)),
   );
   assert.ok(ended.every(({ run }) => run.status === 'completed'));
-  const { run } = await runs.outcome(owner, sent[1]!.runId, 15_000);
+  const { run } = await runs.outcome(owner, sent[1]!.runId, 60_000);
   assert.equal(run.status, 'failed');
 });
 
@@ -91,6 +91,6 @@ test('a run that the process has lost sight of is found and tried again', async 
   // As when the answer to a claim is lost with its connection.
   const [claim] = await replica.life.claim(null, 1);
   assert.equal(claim?.runId, runId);
-  const { run } = await replica.runs.outcome(owner, runId, 10_000);
+  const { run } = await replica.runs.outcome(owner, runId, 60_000);
   assert.deepEqual([run.status, run.attempt], ['completed', 2]);
 });

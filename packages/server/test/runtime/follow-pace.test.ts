@@ -21,7 +21,7 @@ test('the past is read page by page, as fast as the client takes it, and then wh
     },
   });
   const { runId, conversationId } = await replica.runs.send(owner, send('go', { agentId }));
-  await replica.runs.outcome(owner, runId, 10_000);
+  await replica.runs.outcome(owner, runId, 60_000);
   const seen: ConversationEvent[] = [];
   const takers: (() => void)[] = [];
   let biggestWrite = 0;
@@ -40,7 +40,7 @@ test('the past is read page by page, as fast as the client takes it, and then wh
   assert.ok(first > 0 && first < 10, `${first} events before the client has taken any`);
   // What comes meanwhile waits its turn.
   const next = await replica.runs.send(owner, send('more', { agentId, conversationId }));
-  await replica.runs.outcome(owner, next.runId, 10_000);
+  await replica.runs.outcome(owner, next.runId, 60_000);
   assert.equal(seen.length, first);
   await until('all is there', () => {
     takers.splice(0).forEach((take) => take());

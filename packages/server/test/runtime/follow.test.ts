@@ -87,7 +87,7 @@ test('followers on another replica get everything as it happens, also after a lo
   await other.life.beat();
   await replica.life.beat();
   const { runId, conversationId } = await replica.runs.send(owner, send('go', { agentId }));
-  const waiting = other.runs.outcome(owner, runId, 10_000);
+  const waiting = other.runs.outcome(owner, runId, 60_000);
   const ofRun = await read(other, owner, { runId });
   const ofConversation = await read(other, owner, { conversationId });
   await until('the first delta is there', () => text(ofRun.events) === 'one ');
@@ -101,7 +101,7 @@ test('followers on another replica get everything as it happens, also after a lo
   assert.equal((await waiting).message?.content, 'one two');
   assert.equal(ofConversation.ended, false);
   const next = await replica.runs.send(owner, send('again', { agentId, conversationId }));
-  await replica.runs.outcome(owner, next.runId, 10_000);
+  await replica.runs.outcome(owner, next.runId, 60_000);
   await until(
     'the next run is there too',
     () =>
@@ -158,7 +158,7 @@ test('pages of events come newest first or after a cursor, and old deltas go whe
   const { agentId, owner } = world;
   const { runs, events, life, conversations } = await world.replica();
   const { runId, conversationId } = await runs.send(owner, send('a b c', { agentId }));
-  await runs.outcome(owner, runId, 10_000);
+  await runs.outcome(owner, runId, 60_000);
   const all = await world.log(conversationId);
   const page = await events.list(owner, { conversationId }, { limit: 2, cursor: null });
   assert.deepEqual(seqs(page.items), seqs(all).slice(-2).reverse());

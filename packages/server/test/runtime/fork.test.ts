@@ -55,7 +55,7 @@ async function converse(...contents: string[]): Promise<string> {
       send(content, { agentId, conversationId }),
     );
     conversationId = sent.conversationId;
-    await replica.runs.outcome(owner, sent.runId, 10_000);
+    await replica.runs.outcome(owner, sent.runId, 60_000);
   }
   return conversationId!;
 }
@@ -150,7 +150,7 @@ test('the harness of a fork is told the same past as that of the original, and b
     [fork.id, 'the fork goes on'],
   ] as const) {
     const { runId } = await replica.runs.send(owner, send(content, { agentId, conversationId }));
-    const { run } = await replica.runs.outcome(owner, runId, 10_000);
+    const { run } = await replica.runs.outcome(owner, runId, 60_000);
     assert.equal(run.status, 'completed');
   }
   const told = histories.get('the fork goes on')!;
@@ -180,7 +180,7 @@ test('a fork at a message ends with its turn, whoever wrote it, also when the ne
   const { conversationId } = first;
   const second = await replica.runs.send(owner, send('came early', { agentId, conversationId }));
   doors.early.open();
-  await replica.runs.outcome(owner, second.runId, 10_000);
+  await replica.runs.outcome(owner, second.runId, 60_000);
   const messages = (await messagesOf(conversationId)).toReversed();
   const of = (runId: string) => messages.filter((message) => message.runId === runId).map(({ id }) => id);
   assert.equal(of(first.runId).length, 2);
@@ -231,7 +231,7 @@ test('a conversation that is not at rest is busy, and a message must be one of i
   );
   assert.deepEqual(await rowsOf(), counts);
   doors.busy.open();
-  await replica.runs.outcome(owner, sent.runId, 10_000);
+  await replica.runs.outcome(owner, sent.runId, 60_000);
   assert.ok(await forksOf().fork(owner, sent.conversationId, {}));
 });
 
@@ -282,7 +282,7 @@ test('a copied row is the whole row but for ids, with all that a message carries
     metadata: { k: [1, '√'] },
   };
   const sent = await replica.runs.send(owner, send('with a file', { agentId, ...extras }));
-  await replica.runs.outcome(owner, sent.runId, 10_000);
+  await replica.runs.outcome(owner, sent.runId, 60_000);
   const fork = await forksOf().fork(owner, sent.conversationId, {});
   const [message] = (await messagesOf(fork.id)).toReversed();
   assert.deepEqual(message!.extras, extras);
@@ -325,7 +325,7 @@ test('a fork to another agent is that agent’s alone, and appears when its file
     owner,
     send('go on', { agentId: toAgentId, conversationId: fork.id }),
   );
-  assert.equal((await replica.runs.outcome(owner, runId, 10_000)).run.status, 'completed');
+  assert.equal((await replica.runs.outcome(owner, runId, 60_000)).run.status, 'completed');
   assert.deepEqual(
     histories.get('go on')!.map(({ content }) => content),
     ['move', 'move'],

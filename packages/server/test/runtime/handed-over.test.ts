@@ -7,7 +7,7 @@ import type { Replica } from '../support/run-world.ts';
 /** The first look of a scheduler goes before everything that comes; a run that has ended came after it. */
 async function settled(world: Awaited<ReturnType<typeof runWorld>>, { runs }: Replica): Promise<void> {
   const { runId } = await runs.send(world.owner, send('before', { agentId: world.agentId }));
-  await runs.outcome(world.owner, runId, 10_000);
+  await runs.outcome(world.owner, runId, 60_000);
 }
 
 /** A script that waits, for every turn, until it is let go. */
@@ -37,10 +37,10 @@ test('a run that nothing stands before begins with the commit that accepts it, i
   await settled(world, replica);
   const { runs } = replica;
   const first = await runs.send(owner, send('one', { agentId }));
-  assert.equal((await runs.outcome(owner, first.runId, 10_000)).message?.content, 'one');
+  assert.equal((await runs.outcome(owner, first.runId, 60_000)).message?.content, 'one');
   const { conversationId } = first;
   const second = await runs.send(owner, send('two', { agentId, conversationId }));
-  assert.equal((await runs.outcome(owner, second.runId, 10_000)).message?.content, 'two');
+  assert.equal((await runs.outcome(owner, second.runId, 60_000)).message?.content, 'two');
   for (const { runId } of [first, second]) {
     const rows = await world.db.sql<{ type: string; xmin: string }[]>`
       select type, xmin::text from events where run_id = ${runId} order by seq limit 3`;
@@ -62,8 +62,8 @@ test('a message to a busy conversation waits for its turn and is claimed after i
   const second = await runs.send(owner, send('two', { agentId, conversationId }));
   assert.equal((await runs.get(owner, second.runId)).status, 'queued');
   release();
-  await runs.outcome(owner, runId, 10_000);
-  assert.equal((await runs.outcome(owner, second.runId, 10_000)).message?.content, 'two');
+  await runs.outcome(owner, runId, 60_000);
+  assert.equal((await runs.outcome(owner, second.runId, 60_000)).message?.content, 'two');
 });
 
 test('a process without room claims nothing along, and who waits goes before who comes', async (t) => {
@@ -82,7 +82,7 @@ test('a process without room claims nothing along, and who waits goes before who
   };
   await until('one runs and the others wait', async () => (await waiting()) === 'running queued queued');
   release();
-  for (const { runId } of sent) await runs.outcome(owner, runId, 10_000);
+  for (const { runId } of sent) await runs.outcome(owner, runId, 60_000);
   const begun = await world.db.sql<{ run_id: string }[]>`
     select run_id from events where type = 'run.started' order by at, seq`;
   assert.deepEqual(
@@ -100,10 +100,10 @@ test('an agent that is at home on another node is left to it', async (t) => {
   const { agentId, owner } = world;
   const here = await world.replica();
   const first = await here.runs.send(owner, send('one', { agentId }));
-  await here.runs.outcome(owner, first.runId, 10_000);
+  await here.runs.outcome(owner, first.runId, 60_000);
   const there = await world.replica();
   const second = await there.runs.send(owner, send('two', { agentId }));
-  assert.equal((await there.runs.outcome(owner, second.runId, 10_000)).message?.content, 'two');
+  assert.equal((await there.runs.outcome(owner, second.runId, 60_000)).message?.content, 'two');
   const [lane] = await world.db.sql<{ started: number }[]>`
     select count(*)::int as started from events where run_id = ${second.runId} and type = 'run.started'`;
   assert.equal(lane!.started, 1);

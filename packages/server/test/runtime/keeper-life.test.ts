@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 
 async function ask(world: RunWorld, replica: Replica) {
   const sent = await replica.runs.send(world.owner, send('hello', { agentId: world.agentId }));
-  return replica.runs.outcome(world.owner, sent.runId, 10_000);
+  return replica.runs.outcome(world.owner, sent.runId, 60_000);
 }
 
 test('a sandbox that nobody uses is frozen, and runs on with the next turn', async (t) => {

@@ -14,7 +14,7 @@ async function ask(
   conversationId: string | null = null,
 ) {
   const sent = await runs.send(world.owner, send(content, { agentId, conversationId }));
-  return { ...sent, outcome: await runs.outcome(world.owner, sent.runId, 10_000) };
+  return { ...sent, outcome: await runs.outcome(world.owner, sent.runId, 60_000) };
 }
 
 test('a sandbox stays warm for the turns of all conversations, and ends when it is idle', async (t) => {
@@ -57,8 +57,8 @@ test('after a deployment running turns end on the old sandbox, and new ones wait
   await until('it is claimed', async () => (await replica.runs.get(owner, fresh.runId)).status === 'running');
   assert.equal(replica.driver.started.length, 1);
   door.open();
-  const { run: oldRun } = await replica.runs.outcome(owner, old.runId, 10_000);
-  const { run: newRun } = await replica.runs.outcome(owner, fresh.runId, 10_000);
+  const { run: oldRun } = await replica.runs.outcome(owner, old.runId, 60_000);
+  const { run: newRun } = await replica.runs.outcome(owner, fresh.runId, 60_000);
   assert.equal(oldRun.status, 'completed');
   assert.equal(newRun.deploymentId, deploymentId);
   assert.notEqual(oldRun.deploymentId, deploymentId);
@@ -93,7 +93,7 @@ test('with no room the least recently used idle sandbox gives way, and runs wait
   assert.equal(replica.driver.started.length, 3);
   door.open();
   for (const { runId } of [...busy, waiting]) {
-    assert.equal((await replica.runs.outcome(owner, runId, 10_000)).run.status, 'completed');
+    assert.equal((await replica.runs.outcome(owner, runId, 60_000)).run.status, 'completed');
   }
 });
 

@@ -36,7 +36,7 @@ async function world(t: { after(close: () => Promise<void>): void }) {
     made.owner,
     send('one', { agentId: made.agentId }),
   );
-  await replica.runs.outcome(made.owner, runId, 10_000);
+  await replica.runs.outcome(made.owner, runId, 60_000);
   return { made, replica, conversationId };
 }
 
@@ -51,13 +51,13 @@ test('a stream ends within about a second when its key is revoked elsewhere, and
   };
   await made.db.sql`update api_keys set revoked_at = now() where id = ${revoked.keyId}`;
   await made.db.sql`update api_keys set expires_at = now() where id = ${expiring.keyId}`;
-  await until('both have ended', () => streams.revoked.isEnded() && streams.expiring.isEnded(), 3_000);
+  await until('both have ended', () => streams.revoked.isEnded() && streams.expiring.isEnded());
   const before = streams.revoked.seen.length;
   const { runId } = await replica.runs.send(
     made.owner,
     send('two', { agentId: made.agentId, conversationId }),
   );
-  await replica.runs.outcome(made.owner, runId, 10_000);
+  await replica.runs.outcome(made.owner, runId, 60_000);
   await until('the other one hears of it', () => streams.other.seen.length > before);
   assert.equal(streams.revoked.seen.length, before);
   assert.equal(streams.other.isEnded(), false);
@@ -67,11 +67,11 @@ test('a stream ends when its conversation or its agent is deleted', async (t) =>
   const { made, replica, conversationId } = await world(t);
   const ofConversation = await followed(replica, made.owner, conversationId);
   await replica.conversations.remove(made.owner, conversationId);
-  await until('it has ended', ofConversation.isEnded, 3_000);
+  await until('it has ended', ofConversation.isEnded);
 
   const sent = await replica.runs.send(made.owner, send('x', { agentId: made.agentId }));
-  await replica.runs.outcome(made.owner, sent.runId, 10_000);
+  await replica.runs.outcome(made.owner, sent.runId, 60_000);
   const ofAgent = await followed(replica, made.owner, sent.conversationId);
   await made.db.sql`update agents set deleted_at = now() where id = ${made.agentId}`;
-  await until('it has ended', ofAgent.isEnded, 3_000);
+  await until('it has ended', ofAgent.isEnded);
 });

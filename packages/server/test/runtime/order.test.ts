@@ -31,7 +31,7 @@ test('32 conversations at once: each has one run at a time, in the order accepte
       }),
     );
   }
-  const outcomes = await Promise.all(ids.flat().map((runId) => runs.outcome(owner, runId, 30_000)));
+  const outcomes = await Promise.all(ids.flat().map((runId) => runs.outcome(owner, runId, 60_000)));
   assert.ok(outcomes.every(({ run }) => run.status === 'completed'));
   assert.equal(overlaps, 0);
   for (const [i, { conversationId }] of firsts.entries()) {
@@ -79,7 +79,7 @@ for (const seed of [1, 2, 3]) {
       });
       await Promise.all(work);
     }
-    const outcomes = await Promise.all(ids.map((id) => runs.outcome(owner, id, 30_000)));
+    const outcomes = await Promise.all(ids.map((id) => runs.outcome(owner, id, 60_000)));
     assert.ok(outcomes.every(({ run }) => run.status === 'completed' || run.status === 'cancelled'));
     const log = await world.log(conversationId);
     assert.deepEqual(

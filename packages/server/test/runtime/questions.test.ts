@@ -26,7 +26,7 @@ test('with permissions auto the least that allows is chosen, and the log says so
   const { agentId, owner } = world;
   const { runs } = await world.replica({ script: asking });
   const { runId, conversationId } = await runs.send(owner, send('go', { agentId }));
-  assert.equal((await runs.outcome(owner, runId, 10_000)).message?.content, 'chosen: once');
+  assert.equal((await runs.outcome(owner, runId, 60_000)).message?.content, 'chosen: once');
   const resolved = (await world.log(conversationId)).find((event) => event.type === 'permission.resolved');
   assert.equal(resolved?.type === 'permission.resolved' && resolved.data.by, 'policy');
 });
@@ -58,7 +58,7 @@ test('with permissions ask the run waits for the caller, whose answer may come b
   });
   t.after(() => stop());
   assert.equal((await other.runs.respond(owner, runId, { requestId, optionId: 'no' })).status, 'running');
-  assert.equal((await runs.outcome(owner, runId, 10_000)).message?.content, 'chosen: no');
+  assert.equal((await runs.outcome(owner, runId, 60_000)).message?.content, 'chosen: no');
   await assert.rejects(runs.respond(owner, runId, { requestId, optionId: 'no' }), { code: 'conflict' });
   const types = (await world.log(conversationId)).map((event) => event.type);
   const at = types.indexOf('permission.requested');

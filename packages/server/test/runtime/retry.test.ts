@@ -48,7 +48,7 @@ for (const where of ['same', 'other'] as const) {
         return echo(turn, sandbox);
       },
     });
-    const { run, message } = await alive.runs.outcome(owner, runId, 15_000);
+    const { run, message } = await alive.runs.outcome(owner, runId, 60_000);
     assert.deepEqual([run.status, run.attempt, message?.content], ['completed', 2, 'go']);
     assert.equal(run.deploymentId, deploymentId);
     assert.deepEqual(
@@ -101,10 +101,10 @@ test('a run that is lost too often fails as lost, and the next message is answer
     await dead.crash();
   }
   const alive = await world.replica({ nodeId });
-  const { run } = await alive.runs.outcome(owner, runId, 10_000);
+  const { run } = await alive.runs.outcome(owner, runId, 60_000);
   assert.deepEqual([run.status, run.error?.code, run.attempt], ['failed', 'lost', 3]);
   const next = await alive.runs.send(owner, send('next', { agentId, conversationId }));
-  assert.equal((await alive.runs.outcome(owner, next.runId, 10_000)).message?.content, 'next');
+  assert.equal((await alive.runs.outcome(owner, next.runId, 60_000)).message?.content, 'next');
 });
 
 test('attempts that were lost while they waited for their sandbox do not count', async (t) => {
@@ -139,7 +139,7 @@ test('attempts that were lost while they waited for their sandbox do not count',
   await sent.opened;
   await dead.crash();
   const alive = await world.replica({ nodeId });
-  const { run, message } = await alive.runs.outcome(owner, queued.runId, 15_000);
+  const { run, message } = await alive.runs.outcome(owner, queued.runId, 60_000);
   assert.deepEqual([run.status, run.attempt, message?.content], ['completed', 7, 'go']);
   const log = await world.log(queued.conversationId);
   const numbers = log.flatMap((event) => (event.type === 'run.started' ? [event.data.attempt] : []));
@@ -168,7 +168,7 @@ test('attempts that an orderly stop of the service ended do not count', async (t
     else await stopped.runtime.drain(0, false);
   }
   const alive = await world.replica({ nodeId });
-  const { run } = await alive.runs.outcome(owner, runId, 15_000);
+  const { run } = await alive.runs.outcome(owner, runId, 60_000);
   assert.deepEqual([run.status, run.attempt], ['completed', 5]);
 });
 
@@ -185,10 +185,10 @@ test('a turn that the service cannot execute is not begun for ever', async (t) =
   const undeployed = await world.addAgent();
   await world.db.sql`update agents set deployment_id = null where id = ${undeployed}`;
   const { runId } = await runs.send(owner, send('go', { agentId: undeployed }));
-  const { run } = await runs.outcome(owner, runId, 15_000);
+  const { run } = await runs.outcome(owner, runId, 60_000);
   assert.deepEqual([run.status, run.error?.code, run.attempt], ['failed', 'harness_error', 2]);
   const other = await runs.send(owner, send('go', { agentId }));
-  assert.equal((await runs.outcome(owner, other.runId, 15_000)).run.status, 'completed');
+  assert.equal((await runs.outcome(owner, other.runId, 60_000)).run.status, 'completed');
 });
 
 test('the owner of an earlier epoch writes nothing more and ends its turn quietly', async (t) => {
@@ -214,13 +214,13 @@ test('the owner of an earlier epoch writes nothing more and ends its turn quietl
   const [owned] = await life.owned();
   const error = { code: 'lost' as const, error: 'x' };
   await life.endAttempt(owned!, { reason: 'for the test', maxAttempts: 3, error, delayMs: 0 });
-  const { run, message } = await runs.outcome(owner, runId, 10_000);
+  const { run, message } = await runs.outcome(owner, runId, 60_000);
   assert.deepEqual([run.status, run.attempt, message?.content], ['completed', 2, 'new owner']);
   const before = await world.log(conversationId);
   door.open();
   await until('the old turn is over', async () => (await life.owned()).length === 0);
   const again = await runs.send(owner, send('again', { agentId, conversationId }));
-  await runs.outcome(owner, again.runId, 10_000);
+  await runs.outcome(owner, again.runId, 60_000);
   const after = await world.log(conversationId);
   assert.deepEqual(after.slice(0, before.length), before);
   assert.ok(!JSON.stringify(after).includes('from the past'));
@@ -253,7 +253,7 @@ test('a drain lets turns end, and leaves those that do not to the next start', a
   assert.equal(first.driver.live.size, 0);
   const second = await world.replica({ nodeId });
   for (const { runId } of [long, late]) {
-    assert.equal((await second.runs.outcome(owner, runId, 10_000)).run.status, 'completed');
+    assert.equal((await second.runs.outcome(owner, runId, 60_000)).run.status, 'completed');
   }
 });
 
@@ -278,7 +278,7 @@ test('a harness that ends by itself fails its run, one that runs out of memory s
     ['full', 'sandbox_disk_full'],
   ]) {
     const { runId } = await runs.send(owner, send(content!, { agentId }));
-    const { run } = await runs.outcome(owner, runId, 10_000);
+    const { run } = await runs.outcome(owner, runId, 60_000);
     assert.deepEqual([run.status, run.error?.code], ['failed', code]);
   }
 });
@@ -305,6 +305,6 @@ test('a run that was given away while its turn went on is tried again when that 
   const [lane] = await life.owned();
   const error = { code: 'lost' as const, error: 'Lost.' };
   await life.endAttempt(lane!, { reason: 'Lost.', maxAttempts: null, error, delayMs: 0 });
-  const { run, message } = await runs.outcome(world.owner, runId, 15_000);
+  const { run, message } = await runs.outcome(world.owner, runId, 60_000);
   assert.deepEqual([run.status, run.attempt, message?.content, most], ['completed', 2, 'go', 1]);
 });

@@ -8,7 +8,7 @@ test('a message is accepted, executed and answered, and the log tells it without
   const { agentId, owner } = world;
   const { runs } = await world.replica();
   const accepted = await runs.send(owner, send('one two three', { agentId }));
-  const { run, message } = await runs.outcome(owner, accepted.runId, 10_000);
+  const { run, message } = await runs.outcome(owner, accepted.runId, 60_000);
   assert.equal(run.status, 'completed', JSON.stringify(run.error));
   assert.equal(message?.content, 'one two three');
   const log = await world.log(accepted.conversationId);

@@ -49,7 +49,7 @@ test('model calls are counted for their run: in the answer, the row, the ledger 
   runtime.hooks.onUsage(caller, usage(seen[1]!.session));
   runtime.hooks.onUsage(caller, usage(null));
   door.open();
-  const [first, second] = await Promise.all(sent.map(({ runId }) => runs.outcome(owner, runId, 10_000)));
+  const [first, second] = await Promise.all(sent.map(({ runId }) => runs.outcome(owner, runId, 60_000)));
   assert.deepEqual(first!.run.usage, { inputTokens: 30, outputTokens: 14, costMicros: 270n });
   assert.deepEqual(second!.run.usage, { inputTokens: 15, outputTokens: 7, costMicros: 135n });
   assert.deepEqual((await runs.get(owner, sent[0]!.runId)).usage, first!.run.usage);
@@ -101,7 +101,7 @@ test('a session that a harness names after the conversation of another agent cou
   runtime.hooks.onUsage(caller, usage('forged'));
   door.open();
   const [first, second] = await Promise.all(
-    [victim, own].map(({ runId }) => runs.outcome(owner, runId, 10_000)),
+    [victim, own].map(({ runId }) => runs.outcome(owner, runId, 60_000)),
   );
   assert.deepEqual(first!.run.usage, { inputTokens: 0, outputTokens: 0, costMicros: 0n });
   assert.deepEqual(second!.run.usage, { inputTokens: 0, outputTokens: 0, costMicros: 0n });

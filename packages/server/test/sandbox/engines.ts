@@ -74,15 +74,11 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
     }
   };
   try {
-    await until(
-      `${name} answers`,
-      async () => {
-        if (child.exitCode !== null)
-          throw new Error(`${name} ended at once: ${Buffer.concat(said).toString()}`);
-        return (await ask(socket, 'GET', '/v1.41/version').catch(() => 0)) === 200;
-      },
-      30_000,
-    );
+    await until(`${name} answers`, async () => {
+      if (child.exitCode !== null)
+        throw new Error(`${name} ended at once: ${Buffer.concat(said).toString()}`);
+      return (await ask(socket, 'GET', '/v1.41/version').catch(() => 0)) === 200;
+    });
     const query = 'fromSrc=-&repo=docker.io/library/berth-test';
     await ask(socket, 'POST', `/v1.41/images/create?${query}`, rootfs());
     // Podman takes no tag while importing.

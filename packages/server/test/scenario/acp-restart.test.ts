@@ -37,7 +37,7 @@ test('After kill -9 in the middle of a prompt a client loads its session and get
     prompt: [{ type: 'text', text: 'ask' }],
   });
   const requests = () => asking.requests('session/request_permission');
-  await until('a question is put', () => requests().length === 1, 30_000);
+  await until('a question is put', () => requests().length === 1);
   const lost = client.prompt(sessionId, 'slow: 80 100').then(
     () => 'answered',
     () => 'lost',
@@ -46,11 +46,7 @@ test('After kill -9 in the middle of a prompt a client loads its session and get
     sessionId: bridged,
     prompt: [{ type: 'text', text: 'slow: 80 100' }],
   });
-  await until(
-    'both turns have begun',
-    () => client.text().length > 10 && peer.text(bridged).length > 10,
-    30_000,
-  );
+  await until('both turns have begun', () => client.text().length > 10 && peer.text(bridged).length > 10);
   await service.kill9();
   assert.equal(await lost, 'lost');
   // What is said while nobody listens is heard later.
@@ -60,7 +56,7 @@ test('After kill -9 in the middle of a prompt a client loads its session and get
   const again = await connect();
   t.after(() => again.close());
   await again.agent.request(session.load, { sessionId, ...place });
-  await until('the rest came', () => again.text(sessionId) === counted(80), 30_000);
+  await until('the rest came', () => again.text(sessionId) === counted(80));
 
   await peer.answerTo(list);
   const answer = await peer.answerTo(prompt);

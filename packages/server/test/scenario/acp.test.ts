@@ -119,13 +119,9 @@ test('A run that REST began is watched by a session, with the same text and the 
   await until('the viewer saw the end', () => endOf(second.runId) !== undefined);
   assert.equal(viewer.text(), `before${second.message.content}`);
   const third = await agent.ask('slow: 500 50', conversationId);
-  await until('it has begun', () => viewer.text().length > `before${second.message.content}`.length, 20_000);
+  await until('it has begun', () => viewer.text().length > `before${second.message.content}`.length);
   await viewer.agent.notify(session.cancel, { sessionId: conversationId });
-  await until(
-    'it is cancelled',
-    () => JSON.stringify(endOf(third.runId) ?? {}).includes('cancelled'),
-    20_000,
-  );
+  await until('it is cancelled', () => JSON.stringify(endOf(third.runId) ?? {}).includes('cancelled'));
 });
 
 test('A question that REST answers first is taken back from the client, whose prompt ends as it should.', async (t) => {
@@ -133,7 +129,7 @@ test('A question that REST answers first is taken back from the client, whose pr
   t.after(() => client.close());
   const sessionId = await client.open();
   const answer = client.prompt(sessionId, 'ask');
-  await until('it is asked', () => client.permissions.length === 1, 20_000);
+  await until('it is asked', () => client.permissions.length === 1);
   const asked = client.permissions[0]!._meta!['berth.dev'] as { runId: string; requestId: string };
   const { runId, requestId } = asked;
   const answered = await service.api('POST', `/v1/runs/${runId}/respond`, { requestId, optionId: 'no' });

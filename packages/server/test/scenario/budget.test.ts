@@ -202,6 +202,6 @@ test('kill -9 in the middle of a model call leaves nothing set aside, and the ru
   gate = null;
   const ended = async () =>
     (await service.api('GET', `/v1/runs/${sent.body.runId}`)).body.run.status === 'completed';
-  await until('the run is completed', ended, 20_000);
+  await until('the run is completed', ended);
   assert.deepEqual([(await budgetAt(path)).spent, (await budgetAt(path)).reserved], ['0.020000', '0.000000']);
 });

@@ -7,7 +7,7 @@ import type { World } from '../support/scenario-world.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
 import type { SseClient, SseFrame } from '../support/sse.ts';
 import { openSse } from '../support/sse.ts';
-import { until } from '../support/until.ts';
+import { inTime, until } from '../support/until.ts';
 
 let idle: Promise<{ stream: SseClient; conversationId: string }> | undefined;
 after(async () => {
@@ -235,7 +235,7 @@ test('Prefer: respond-async answers 202 at once, wait=N after N seconds, and 200
   const startedAt = performance.now();
   const waited = await world.send('behind it', { conversationId }, { prefer: 'wait=1' });
   const ms = performance.now() - startedAt;
-  assert.ok(ms >= 1_000 && ms < 3_000, `it took ${ms} ms`);
+  assert.ok(ms >= 1_000 && ms < 30_000, `it took ${ms} ms`);
   assert.deepEqual([waited.status, waited.body.status], [202, 'queued']);
   assert.equal(waited.headers.get('preference-applied'), 'wait=1');
   world.release('prefer');
@@ -271,7 +271,7 @@ test('interrupt cancels the run under way, and cancel ends a stream with run.can
 test('an idle stream gets a comment every 15 seconds, stays open, and then the next event', async () => {
   const world = await sharedWorld();
   const { stream, conversationId } = await idle!;
-  await until('a comment has come', () => stream.comments >= 1, 20_000);
+  await until('a comment has come', () => stream.comments >= 1);
   assert.equal(stream.ended, false);
   const before = stream.frames.length;
   const { runId } = (await world.send('and now', { conversationId })).body;
@@ -301,14 +301,12 @@ test('what is followed and deleted ends its streams and answers those who wait, 
     );
     return { conversationId, runId, streams, behind };
   };
-  const ended = (streams: SseClient[]) =>
-    until('the streams end', () => streams.every((one) => one.ended), 3_000);
+  const ended = (streams: SseClient[]) => until('the streams end', () => streams.every((one) => one.ended));
 
   const first = await sends('deleted-1');
   assert.equal((await world.call('DELETE', `/v1/conversations/${first.conversationId}`)).status, 204);
   await ended(first.streams);
-  const answered = await Promise.race([first.behind, delay(3_000)]);
-  assert.ok(answered, 'a send into the deleted conversation is not answered');
+  const answered = await inTime('a send into the deleted conversation is answered', first.behind);
   assert.ok(answered.status === 404 || answered.body.status === 'cancelled', answered.text);
 
   const { body } = await world.call('POST', `/v1/agents/${agentId}/api-keys`, { name: 'watcher' });
@@ -316,14 +314,14 @@ test('what is followed and deleted ends its streams and answers those who wait, 
   const watched = await openSse(`${world.service.url}${events(second)[0]}`, { key: body.value });
   await until('it has begun', () => watched.frames.length > 0);
   await world.call('DELETE', `/v1/agents/${agentId}/api-keys/${body.key.id}`);
-  await until('the stream of the revoked key ends', () => watched.ended, 3_000);
+  await until('the stream of the revoked key ends', () => watched.ended);
   assert.ok(second.streams.every((one) => !one.ended));
 
   const idleOne = await world.send('hold: nothing', { agentId }, { prefer: 'respond-async' });
   assert.equal((await world.call('DELETE', `/v1/agents/${agentId}`)).status, 204);
   await ended(second.streams);
-  const last = await Promise.race([second.behind, delay(3_000)]);
-  assert.ok(last && (last.status === 404 || last.body.status === 'cancelled'), last?.text ?? 'not answered');
+  const last = await inTime('a send to the deleted agent is answered', second.behind);
+  assert.ok(last.status === 404 || last.body.status === 'cancelled', last.text);
   assert.equal((await world.call('GET', `/v1/runs/${idleOne.body.runId}`)).status, 404);
 });
 
@@ -332,6 +330,6 @@ test('a run stream that is asked for beyond its end ends with the run', async ()
   const { runId } = await begin(world, 'hold: beyond');
   const stream = await follow(world, `/v1/runs/${runId}/events?after=999999999`);
   world.release('beyond');
-  await until('it has ended', () => stream.ended, 5_000);
+  await until('it has ended', () => stream.ended);
   assert.deepEqual(stream.frames, []);
 });

@@ -29,10 +29,8 @@ test('A running turn ends on its commit while a push deploys another, a roll-bac
   const oldDeployment = await activeOf(agent.id);
 
   const asked = await agent.ask('run: sleep 4\nrun: cat version.txt own.txt');
-  await until(
-    'the first command runs',
-    async () => (await logOf(service, asked)).some((event) => event.type === 'tool.started'),
-    20_000,
+  await until('the first command runs', async () =>
+    (await logOf(service, asked)).some((event) => event.type === 'tool.started'),
   );
   const pushed = await agent.push({ 'version.txt': 'v-two\n' });
   assert.equal(pushed.code, 0, pushed.stderr);
@@ -112,11 +110,11 @@ test('An agent.json with a command of its own makes that program the agent: it a
     body: { agentId: agent.id, conversationId, content: 'count for ever' },
   });
   const deltas = () => stream.frames.filter((frame) => frame.event === 'message.delta').length;
-  await until('three deltas have come', () => deltas() >= 3, 20_000);
+  await until('three deltas have come', () => deltas() >= 3);
   const { runId } = JSON.parse(stream.frames[0]!.data!).data;
   const cancelled = await service.api('POST', `/v1/runs/${runId}/cancel`);
   assert.ok([200, 202].includes(cancelled.status), cancelled.text);
-  await until('the stream ends', () => stream.ended, 20_000);
+  await until('the stream ends', () => stream.ended);
   assert.equal(stream.frames.at(-1)!.event, 'run.cancelled');
   assert.equal((await agent.say('and now?', conversationId)).message.content, 'my own agent');
   checkLog(await logOf(service, { conversationId }));
@@ -150,7 +148,7 @@ test('With permissions "ask" a turn waits for the caller, goes on with the answe
   const agent = await shop.agent({ 'agent.json': manifest('ask'), 'agent.mjs': asking });
   const asked = await agent.ask('go');
   const statusOf = async () => (await service.api('GET', `/v1/runs/${asked.runId}`)).body.run.status;
-  await until('the turn waits', async () => (await statusOf()) === 'awaiting_input', 20_000);
+  await until('the turn waits', async () => (await statusOf()) === 'awaiting_input');
   const log = await logOf(service, asked);
   const request = log.find((event) => event.type === 'permission.requested')!;
   assert.match(JSON.stringify(request.data), /Delete everything/);
@@ -159,7 +157,7 @@ test('With permissions "ask" a turn waits for the caller, goes on with the answe
   assert.equal((await respond({ requestId, optionId: 'maybe' })).status, 400);
   const answered = await respond({ requestId, optionId: 'no' });
   assert.equal(answered.status, 200, answered.text);
-  await until('the turn has ended', async () => (await statusOf()) === 'completed', 20_000);
+  await until('the turn has ended', async () => (await statusOf()) === 'completed');
   const ended = await logOf(service, { conversationId: asked.conversationId });
   checkLog(ended);
   assert.equal(ended.findLast((event) => event.type === 'message.created')!.data.content, 'chosen: no');

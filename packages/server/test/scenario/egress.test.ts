@@ -84,6 +84,5 @@ test('A refused connection tells the agent and its owner what to do; the line th
   await until(
     'the bytes are listed by host',
     async () => JSON.parse(await berth('egress', 'traffic', agent.id, '--json'))[0]?.host === '127.0.0.1',
-    40_000,
   );
 });

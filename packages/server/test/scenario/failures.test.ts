@@ -44,11 +44,11 @@ async function works(agent: Pushed, conversationId: string): Promise<void> {
 test('A cancel reaches the process in the sandbox, and the next turn works.', async () => {
   const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
   const asked = await agent.ask('run: sleep 7391');
-  await until('the command sleeps', () => sleeping(7391) === 1, 20_000);
+  await until('the command sleeps', () => sleeping(7391) === 1);
   const cancelled = await service.api('POST', `/v1/runs/${asked.runId}/cancel`);
   assert.ok([200, 202].includes(cancelled.status), cancelled.text);
   assert.equal((await ended(asked.runId)).status, 'cancelled');
-  await until('the process is gone', () => sleeping(7391) === 0, 5_000);
+  await until('the process is gone', () => sleeping(7391) === 0);
   await works(agent, asked.conversationId);
 });
 
@@ -56,7 +56,7 @@ test('A client that goes away in the middle of a stream, or while it waits for t
   const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
   const body = { agentId: agent.id, conversationId: null, content: 'slow: 30 50' };
   const stream = await openSse(`${service.url}/api/v1/chat/send`, { key: service.key, method: 'POST', body });
-  await until('the first words have come', () => stream.text.includes('message.delta'), 20_000);
+  await until('the first words have come', () => stream.text.includes('message.delta'));
   const { data } = JSON.parse(stream.frames[0]!.data!);
   stream.close();
 
@@ -125,10 +125,10 @@ test('A full disk ends the turn as sandbox_disk_full or fails the command, and t
 test('Deleting an agent ends what runs in its sandbox and takes its files, repository and conversations away.', async () => {
   const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
   const asked = await agent.ask('run: echo mine > own.txt; sleep 7395');
-  await until('the command sleeps', () => sleeping(7395) === 1, 20_000);
+  await until('the command sleeps', () => sleeping(7395) === 1);
   const deleted = await service.api('DELETE', `/v1/agents/${agent.id}`);
   assert.equal(deleted.status, 204, deleted.text);
-  await until('the process is gone', () => sleeping(7395) === 0, 10_000);
+  await until('the process is gone', () => sleeping(7395) === 0);
   for (const path of [
     `/v1/agents/${agent.id}`,
     `/v1/runs/${asked.runId}`,
@@ -139,7 +139,7 @@ test('Deleting an agent ends what runs in its sandbox and takes its files, repos
     ['volumes', 'repos', 'run'].flatMap((part) =>
       readdirSync(join(service.dataDir, part)).filter((name) => name.includes(agent.id)),
     );
-  await until('no folder of it is left', () => left().length === 0, 10_000);
+  await until('no folder of it is left', () => left().length === 0);
 });
 
 test('A turn that takes longer than it may ends as timeout with its processes, and the next turn works.', async () => {
@@ -149,6 +149,6 @@ test('A turn that takes longer than it may ends as timeout with its processes, a
   const asked = await agent.say('run: sleep 7392', first.conversationId);
   assert.equal(asked.status, 'failed', JSON.stringify(asked));
   assert.equal(asked.error.code, 'timeout');
-  await until('the process is gone', () => sleeping(7392) === 0, 5_000);
+  await until('the process is gone', () => sleeping(7392) === 0);
   await works(agent, first.conversationId);
 });

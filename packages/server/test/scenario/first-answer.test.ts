@@ -49,7 +49,7 @@ test('From the first start over a push, a turn, a stream and a restart, the agen
     method: 'POST',
     body: { agentId: agent.id, conversationId, content: 'run: sh count.sh' },
   });
-  await until('the stream ends with the run', () => stream.ended, 30_000);
+  await until('the stream ends with the run', () => stream.ended);
   assert.equal(stream.frames.at(-1)?.event, 'run.completed');
   const events = stream.frames.map((frame) => JSON.parse(frame.data!));
   const answer = events.find(

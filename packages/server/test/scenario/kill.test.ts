@@ -20,7 +20,6 @@ test('A service that is killed in the middle of the second turn has the first tu
   await until(
     'a few words of the second answer have been seen',
     () => viewer.seen.filter((event) => event.type === 'message.delta').length >= 5,
-    20_000,
   );
   await service.kill9();
   await service.restart();
@@ -31,7 +30,6 @@ test('A service that is killed in the middle of the second turn has the first tu
   await until(
     'the second turn has ended',
     async () => (await service.api('GET', `/v1/runs/${second.runId}`)).body.run.status === 'completed',
-    30_000,
   );
   const log = await logOf(service, { conversationId });
   checkLog(log);

@@ -38,7 +38,7 @@ const respond = (runId: string, body: Record<string, unknown>) =>
 
 /** The question for which a run waits. */
 async function asked(runId: string): Promise<Body> {
-  await until('it waits', async () => (await runOf(runId)).status === 'awaiting_input', 20_000);
+  await until('it waits', async () => (await runOf(runId)).status === 'awaiting_input');
   return (await logOf(service, { runId })).findLast((event) => event.type === 'input.requested')!.data;
 }
 
@@ -160,7 +160,7 @@ test('A run waits for what its agent asks, takes only what was asked for, and te
     assert.equal(refused.status, 400, JSON.stringify(wrong));
   }
   assert.equal((await respond(sent.runId, { requestId, content: 'blue' })).status, 200);
-  await until('it ends', async () => (await runOf(sent.runId)).status === 'completed', 20_000);
+  await until('it ends', async () => (await runOf(sent.runId)).status === 'completed');
   assert.equal((await respond(sent.runId, { requestId, content: 'red' })).status, 409);
   const log = await logOf(service, { conversationId: sent.conversationId });
   checkLog(log);
@@ -172,7 +172,7 @@ test('A run waits for what its agent asks, takes only what was asked for, and te
   const question = await asked(declined.runId);
   assert.equal(question.purpose, 'authorization');
   await respond(declined.runId, { requestId: question.requestId, content: null });
-  await until('it ends', async () => (await runOf(declined.runId)).status === 'failed', 20_000);
+  await until('it ends', async () => (await runOf(declined.runId)).status === 'failed');
   assert.equal((await runOf(declined.runId)).error.code, 'refused');
 
   const cancelled = await send({ clientMessageId: 'tck-input-required-2' }, 'respond-async');
@@ -195,7 +195,7 @@ test('A question and the artifacts before it outlive the service: after a kill t
     [sent.runId, ''],
     [early.runId, 'Received: before'],
   ] as const) {
-    await until('it ends', async () => (await runOf(runId)).status === 'completed', 30_000);
+    await until('it ends', async () => (await runOf(runId)).status === 'completed');
     const log = await logOf(service, { runId });
     const count = (type: string) => log.filter((event) => event.type === type).length;
     assert.deepEqual(

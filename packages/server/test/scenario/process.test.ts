@@ -59,7 +59,7 @@ test('An idle sandbox is stopped, and the next turn starts one that has the same
   const first = await agent.say('run: echo kept > kept.txt; (sleep 7394 >/dev/null 2>&1 &)');
   const left = () => hostProcesses((line) => line.startsWith('sleep 7394 ')).length;
   assert.equal(left(), 1, 'what a turn leaves running stays while the sandbox does');
-  await until('the idle sandbox is gone with all that ran in it', () => left() === 0, 20_000);
+  await until('the idle sandbox is gone with all that ran in it', () => left() === 0);
   const next = await agent.say('run: cat kept.txt', first.conversationId);
   assert.match(next.message.content, /kept\n\[exit code: 0\]/);
   const known = await agent.say('hm?', first.conversationId);
@@ -120,7 +120,6 @@ test('A turn that outlasts the drain goes on with the next start.', async () => 
   await until(
     'the turn has ended',
     async () => (await service.api('GET', `/v1/runs/${asked.runId}`)).body.run.status === 'completed',
-    30_000,
   );
 });
 
@@ -144,7 +143,7 @@ test('An exception that nobody caught ends the service in order and with a failu
   await until('it is logged', () => /caught by nobody.*An exception of nobody/.test(service.logs()));
   assert.equal(await service.stop(), 1);
   await service.restart({ BERTH_DETACH: 'never' });
-  await until('the turn has ended', async () => (await told()).includes('run.completed'), 30_000);
+  await until('the turn has ended', async () => (await told()).includes('run.completed'));
   assert.ok(!(await told()).includes('run.retrying'), 'it was taken up, not begun again');
 });
 

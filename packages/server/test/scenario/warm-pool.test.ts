@@ -15,7 +15,6 @@ const ready = (service: Service, count: number): Promise<boolean> =>
   until(
     `${count} sandboxes are ready`,
     async () => (await gauge(service, 'berth_sandboxes_ready')) === count,
-    30_000,
   );
 
 test(
@@ -46,7 +45,6 @@ test(
     await until(
       'the run has ended',
       async () => (await service.api('GET', `/v1/runs/${runId}`)).body.run.status === 'completed',
-      30_000,
     );
     checkLog(await logOf(service, { conversationId }));
     assert.equal(await sh('cat /tmp/mark'), 'kept\n');

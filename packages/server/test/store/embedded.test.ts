@@ -164,7 +164,7 @@ for (const moment of ['at once', 'when its successor has begun'] as const) {
           ),
         );
       }
-      await inTime('it has stopped', server.stop(), 20_000);
+      await inTime('it has stopped', server.stop());
       assert.deepEqual(processesIn(server.clusterDir), []);
     } finally {
       rmSync(dataDir, { recursive: true });

@@ -29,7 +29,7 @@ check(
     peer.onRequest = () => null;
     const sessionId = await peer.open();
     const id = peer.begin('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'ask' }] });
-    await until('it asks', () => peer.requests('session/request_permission', sessionId).length === 1, 20_000);
+    await until('it asks', () => peer.requests('session/request_permission', sessionId).length === 1);
     peer.notify('session/cancel', { sessionId });
     const [asked] = peer.requests('session/request_permission', sessionId);
     peer.wire.send({ jsonrpc: '2.0', id: asked.id, result: { outcome: { outcome: 'cancelled' } } });
@@ -40,7 +40,7 @@ check('a client that answers a permission with an error has refused it', async (
   peer.onRequest = () => null;
   const sessionId = await peer.open();
   const id = peer.begin('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'ask' }] });
-  await until('it asks', () => peer.requests('session/request_permission', sessionId).length === 1, 20_000);
+  await until('it asks', () => peer.requests('session/request_permission', sessionId).length === 1);
   const [asked] = peer.requests('session/request_permission', sessionId);
   peer.wire.send({ jsonrpc: '2.0', id: asked.id, error: { code: -32601, message: 'Method not found' } });
   await peer.answerTo(id);
@@ -50,7 +50,7 @@ check('a client without forms is asked nothing, one with forms is', async ({ var
   const sessionId = await plain.open();
   const id = plain.begin('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'form' }] });
   const begun = async () => (await forms.result('session/list', {})).sessions[0]?.sessionId === sessionId;
-  await until('the session is there', begun, 20_000);
+  await until('the session is there', begun);
   forms.onRequest = () => ({ action: 'accept', content: { name: 'Ada' } });
   await forms.result('session/load', { sessionId, ...place });
   await until('the one with forms is asked', () => forms.requests('elicitation/create').length === 1);

@@ -48,7 +48,7 @@ check('session/load with a folder that is not absolute is -32602', async ({ peer
 check('session/load in the middle of a turn tells the rest of it as it comes', async ({ peer, connect }) => {
   const sessionId = await peer.open();
   const id = peer.begin('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'slow: 40 40' }] });
-  await until('it has begun', () => peer.text(sessionId).length > 5, 20_000);
+  await until('it has begun', () => peer.text(sessionId).length > 5);
   const other = await connect();
   await other.result('session/load', { sessionId, ...place });
   await peer.answerTo(id);
@@ -60,7 +60,7 @@ check('session/load in the middle of a turn tells the rest of it as it comes', a
 check('session/cancel by a client that loaded a running turn ends it', async ({ peer, connect }) => {
   const sessionId = await peer.open();
   const id = peer.begin('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'slow: 500 50' }] });
-  await until('it has begun', () => peer.text(sessionId) !== '', 20_000);
+  await until('it has begun', () => peer.text(sessionId) !== '');
   const other = await connect();
   await other.result('session/load', { sessionId, ...place });
   other.notify('session/cancel', { sessionId });
@@ -80,7 +80,7 @@ check('session/resume tells nothing of the past', async ({ peer, connect }) => {
 check('session/resume in the middle of a turn tells the rest of it only', async ({ peer, connect }) => {
   const sessionId = await peer.open();
   const id = peer.begin('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'slow: 60 40' }] });
-  await until('it has begun', () => peer.text(sessionId).length > 5, 20_000);
+  await until('it has begun', () => peer.text(sessionId).length > 5);
   const other = await connect();
   await other.result('session/resume', { sessionId, ...place });
   await peer.answerTo(id);
@@ -111,7 +111,7 @@ check('session/list refuses a cursor that it has not given', async ({ peer }) =>
 check('session/close cancels the prompt under way, and the session is closed', async ({ peer }) => {
   const sessionId = await peer.open();
   const id = peer.begin('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'slow: 500 50' }] });
-  await until('it has begun', () => peer.text(sessionId) !== '', 20_000);
+  await until('it has begun', () => peer.text(sessionId) !== '');
   assert.deepEqual(await peer.result('session/close', { sessionId }), {});
   assert.equal((await peer.answerTo(id)).result.stopReason, 'cancelled');
   const prompt = [{ type: 'text', text: 'x' }];

@@ -69,7 +69,7 @@ export class Peer {
 
   async answerTo(id: string | number | null): Promise<Wired> {
     const find = () => this.messages().find((message) => !message.method && message.id === id);
-    await until(`the response to ${JSON.stringify(id)}`, () => find() !== undefined, 30_000);
+    await until(`the response to ${JSON.stringify(id)}`, () => find() !== undefined);
     return find();
   }
 

@@ -236,7 +236,7 @@ async function checkAll(
     report.events += log.length;
     checkLog(log);
     const viewer = viewers.get(conversationId)!;
-    await until('a viewer has seen the whole log', () => viewer.seen.length >= log.length, 20_000);
+    await until('a viewer has seen the whole log', () => viewer.seen.length >= log.length);
     checkSeen(viewer, log);
     report.viewerReconnects += viewer.reconnects;
     const mine = sent.filter((one) => one.conversationId === conversationId);
@@ -356,7 +356,7 @@ async function checkNothingRuns(service: Service): Promise<void> {
   const mark = `${installation(service)}/`;
   const left = () =>
     hostProcesses((line, env) => line.includes(mark) || env.includes(`BERTH_SANDBOX=${mark}`));
-  await until('no process of the installation is left', () => left().length === 0, 5_000);
+  await until('no process of the installation is left', () => left().length === 0);
   const ofData = () => hostProcesses((line) => line.includes(service.dataDir));
-  await until('no process of the data directory is left', () => ofData().length === 0, 5_000);
+  await until('no process of the data directory is left', () => ofData().length === 0);
 }

@@ -100,14 +100,10 @@ export async function surfaceClients(world: A2aWorld) {
 
   async function endOf(runId: string) {
     let run: Told;
-    await until(
-      `run ${runId} has ended`,
-      async () => {
-        run = (await service.api('GET', `/v1/runs/${runId}`)).body.run;
-        return ['completed', 'failed', 'cancelled'].includes(run.status);
-      },
-      30_000,
-    );
+    await until(`run ${runId} has ended`, async () => {
+      run = (await service.api('GET', `/v1/runs/${runId}`)).body.run;
+      return ['completed', 'failed', 'cancelled'].includes(run.status);
+    });
     const { messages } = (await service.api('GET', `/v1/conversations/${run.conversationId}/messages`)).body;
     const found = messages.find((one: Told) => one.runId === runId && one.role === 'assistant');
     return { run, message: found?.content as string | undefined };
