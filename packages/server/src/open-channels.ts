@@ -44,7 +44,8 @@ export function openChannels(deps: {
   const events = createInboundEventStore(db);
   const caller = createGuardedCaller(guard);
   const mail = openChannelMail();
-  const service = createChannels({ ...deps, kinds });
+  // A change holds for the very next delivery, since whoever has rotated a secret or resumed a channel sends one at once.
+  const service = createChannels({ ...deps, kinds, onChanged: (id) => setups.forget(id) });
   const setups = keepSetups(service);
   const worker = createDueWorker({ work: () => work, lookEveryMs: 500, log });
   const work: InboundWork = createInboundWork({

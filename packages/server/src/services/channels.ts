@@ -29,6 +29,8 @@ export interface ChannelsDependencies {
   holdEncryptionKey: () => Promise<void>;
   cursors: Cursors;
   guard: UrlGuard;
+  /** Told when a change is durable, before whoever asked for it has an answer. */
+  onChanged: (channelId: string) => void;
 }
 
 /** For the parts of the service that receive and answer; never for an edge of the API. */
@@ -105,6 +107,7 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
       if (!(await channels.lock(id))) throw notFound();
       const before = await channels.get(id);
       if (!before) throw notFound();
+      db.afterCommit(() => deps.onChanged(id));
       await work(before);
       return (await channels.get(id))!;
     });
@@ -183,6 +186,7 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
     async remove(p, id) {
       await editable(p, id);
       await channels.remove(id);
+      db.afterCommit(() => deps.onChanged(id));
     },
 
     pause: (p, id) => change(p, id, async () => channels.setStatus(id, 'paused', null)),

@@ -4,8 +4,13 @@ import type { ChannelSetups } from './channels.ts';
 const keptMs = 1_000;
 const maxKept = 20_000;
 
+export interface KeptSetups extends ChannelSetups {
+  /** The channel was changed here: the next delivery reads it anew. */
+  forget(channelId: string): void;
+}
+
 /** Setups without a read and a decryption for each delivery. */
-export function keepSetups(setups: ChannelSetups, now: () => number = Date.now): ChannelSetups {
+export function keepSetups(setups: ChannelSetups, now: () => number = Date.now): KeptSetups {
   const kept = new Map<string, { atMs: number; found: ReturnType<ChannelSetups['open']> }>();
   return {
     open(channelId) {
@@ -17,5 +22,6 @@ export function keepSetups(setups: ChannelSetups, now: () => number = Date.now):
       found.catch(() => kept.delete(channelId));
       return found;
     },
+    forget: (channelId) => void kept.delete(channelId),
   };
 }

@@ -271,6 +271,29 @@ test('a secret is made by the service, told once, and the one before still holds
   assert.equal((await world.service.rotateSecret(world.owner, given.id, { value: 'new' })).secret, null);
 });
 
+test('a change of a channel holds for the very next delivery', async () => {
+  const channel = await slackChannel();
+  const { owner, service, inbox } = world;
+  let number = 700;
+  const deliver = (secret: string) =>
+    inbox.receive('slack', channel.id, slackRequest(mention((number += 1)), secret)).then(
+      ({ status }) => status,
+      (error: DomainError) => error.code,
+    );
+  assert.equal(await deliver(slackSecret), 200);
+  await service.rotateSecret(owner, channel.id, { value: 'f'.repeat(32) });
+  assert.equal(await deliver('f'.repeat(32)), 200);
+  await service.pause(owner, channel.id);
+  assert.equal(await deliver(slackSecret), 'not_found');
+  await service.resume(owner, channel.id);
+  assert.equal(await deliver(slackSecret), 200);
+  await service.update(owner, channel.id, { credentials: { signingSecret: 'e'.repeat(32) } });
+  assert.equal(await deliver('f'.repeat(32)), 'signature_invalid');
+  assert.equal(await deliver('e'.repeat(32)), 200);
+  await service.remove(owner, channel.id);
+  assert.equal(await deliver('e'.repeat(32)), 'not_found');
+});
+
 test('what is wrong with a channel is told by name, and nothing is made', async () => {
   const create = (input: Parameters<typeof world.service.create>[2]) =>
     world.service.create(world.owner, world.agentId, input);
