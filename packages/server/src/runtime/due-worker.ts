@@ -8,6 +8,9 @@ export interface DueWorker {
   stop(): Promise<void>;
 }
 
+/** Between two looks of a busy worker: what was told of in the meantime is found together. */
+const pauseMs = 15;
+
 /** Works on what is due, and says how much that was. */
 export interface DueWork {
   runDue(): Promise<number>;
@@ -26,12 +29,17 @@ export function createDueWorker({ work, lookEveryMs, log }: DueWorkerOptions): D
   let running: Promise<void> | null = null;
   let again = false;
   let isStopped = true;
+  let lastMs = -Infinity;
 
   async function run(): Promise<void> {
     do {
+      const waitMs = lastMs + pauseMs - performance.now();
+      if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
+      if (isStopped) return;
       again = false;
       try {
-        while (!isStopped && (await work().runDue()) > 0);
+        if ((await work().runDue()) > 0) again = true;
+        lastMs = performance.now();
       } catch (error) {
         log.debug('What is due could not be read; the next look tries again.', { error });
       }

@@ -46,65 +46,16 @@ export function createInboundQueue(db: Database) {
 
   return {
     /**
-     * The next ones to work on, the same number of each organisation, so that nobody's backlog is before another's
-     * single event; of each line the first one. Each is held for `leaseMs`; whoever dies meanwhile has lost it then.
-     * `looked` counts those too that turned out to have to wait.
+     * The next ones to work on (`claim_inbound` in migrations/0009_channels.sql). Each is held for `leaseMs`; whoever dies
+     * meanwhile has lost it then. `looked` counts those too that turned out to have to wait.
      */
     async claimDue(given: ClaimLimits): Promise<{ due: DueEvent[]; looked: number }> {
       const { sql } = db;
       const rows = await sql<(DueEvent & { waits: boolean })[]>`
-        with recursive known as (
-          (select org_id from inbound_events where due_at is not null and run_id is null order by org_id limit 1)
-          union all
-          select (select e.org_id from inbound_events e
-                  where e.due_at is not null and e.run_id is null and e.org_id > o.org_id order by e.org_id limit 1)
-          from known o where o.org_id is not null
-        ),
-        ending as (
-          (select org_id from inbound_events where due_at is not null and run_id is not null order by org_id limit 1)
-          union all
-          select (select e.org_id from inbound_events e
-                  where e.due_at is not null and e.run_id is not null and e.org_id > o.org_id order by e.org_id limit 1)
-          from ending o where o.org_id is not null
-        ),
-        room as (
-          select o.org_id, ${given.turnsPerOrg} - (
-            select count(*) from (
-              select 1 from inbound_events e join runs r on r.id = e.run_id
-              where e.org_id = o.org_id and e.due_at is not null and e.run_id is not null
-                and r.status in ('queued', 'running')
-              limit ${given.turnsPerOrg}) busy) as turns
-          from known o where o.org_id is not null and not o.org_id = any (${given.except}::uuid[])
-        ),
-        picked as (
-          select d.id, d.waits, ${given.checkMs}::integer as wait_ms from ending o cross join lateral (
-            select e.id, r.status in ('queued', 'running', 'awaiting_input') is true as waits
-            from inbound_events e left join runs r on r.id = e.run_id
-            where e.org_id = o.org_id and e.due_at <= now() and e.run_id is not null
-            order by e.due_at limit ${given.perOrg} for update of e skip locked
-          ) d where o.org_id is not null and not o.org_id = any (${given.except}::uuid[])
-          union all
-          select d.id, d.waits, d.wait_ms from room o cross join lateral (
-            select e.id, e.line is not null and ${isBlocked(given.patience)} as waits,
-              -- What is behind it says when it goes on; this look is for one that could not.
-              least(300000, greatest(20000, extract(epoch from now() - e.received_at) * 1000))::integer as wait_ms
-            from inbound_events e
-            where e.org_id = o.org_id and e.due_at <= now() and e.run_id is null
-            order by e.due_at limit greatest(0, least(${given.perOrg}, o.turns)) for update of e skip locked
-          ) d
-        )
-        update inbound_events e set
-          due_at = now() + case when p.waits then p.wait_ms else ${given.leaseMs}::integer end * interval '1 millisecond',
-          attempts = e.attempts + case when p.waits then 0 else 1 end,
-          claimed_by = case when p.waits then null else ${given.nodeId}::uuid end
-        from picked p where e.id = p.id
-        returning ${columns(sql)}, e.line, e.message_key as "messageKey", e.place, e.reply_to as "replyTo",
-          p.waits, case when not p.waits and e.run_id is null then e.request end as request,
-          case when not p.waits and e.run_id is null then e.body end as body,
-          not p.waits and e.run_id is null and e.line is not null and exists (
-            select 1 from inbound_events n
-            where n.channel_id = e.channel_id and n.line = e.line and n.due_at is not null and n.id > e.id
-          ) as "isFollowed"`;
+        select ${columns(sql)}, e.line, e.message_key as "messageKey", e.place, e.reply_to as "replyTo", e.waits,
+          e.request, e.body, e.is_followed as "isFollowed"
+        from claim_inbound(${given.nodeId}, ${given.perOrg}, ${given.except}::uuid[], ${given.turnsPerOrg},
+          ${given.leaseMs}, ${given.checkMs}, ${given.patience}) e`;
       const waiting = rows.filter((row) => row.waits && row.runId === null).map((row) => row.id);
       if (waiting.length > 0) await this.unblock(waiting, given.patience);
       return { due: rows.filter((row) => !row.waits), looked: rows.length };

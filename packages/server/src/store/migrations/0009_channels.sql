@@ -90,3 +90,74 @@ create table channel_answers (
   sent_at timestamptz,
   primary key (event_id, place)
 );
+
+-- The next events to work on, the same number of each organisation, so that nobody's backlog is before another's single
+-- event; of each line the first one. Each is held for a lease; `waits` are those that turned out to have to wait. A
+-- function, because its plan is made once, and must not depend on what the table held when it was last analysed.
+create function claim_inbound(
+  p_node uuid, p_per_org integer, p_except uuid[], p_turns integer, p_lease_ms integer, p_check_ms integer, p_patience integer
+) returns table (
+  id uuid, channel_id uuid, org_id uuid, agent_id uuid, kind text, state text, reason text, duplicate_of uuid, joined_to uuid,
+  retry_count integer, conversation_id uuid, run_id uuid, attempts integer, received_at timestamptz, history jsonb, line text,
+  message_key text, place integer, reply_to jsonb, waits boolean, request jsonb, body bytea, is_followed boolean
+) language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+begin
+  return query
+    with recursive beginning as (
+      (select org_id from inbound_events where due_at is not null and run_id is null order by org_id limit 1)
+      union all
+      select (select e.org_id from inbound_events e
+              where e.due_at is not null and e.run_id is null and e.org_id > o.org_id order by e.org_id limit 1)
+      from beginning o where o.org_id is not null
+    ),
+    ending as (
+      (select org_id from inbound_events where due_at is not null and run_id is not null order by org_id limit 1)
+      union all
+      select (select e.org_id from inbound_events e
+              where e.due_at is not null and e.run_id is not null and e.org_id > o.org_id order by e.org_id limit 1)
+      from ending o where o.org_id is not null
+    ),
+    room as (
+      select o.org_id, p_turns - (
+        select count(*)::integer from (
+          select 1 from inbound_events e join runs r on r.id = e.run_id
+          where e.org_id = o.org_id and e.due_at is not null and e.run_id is not null and r.status in ('queued', 'running')
+          limit p_turns) busy) as turns
+      from beginning o where o.org_id is not null and not o.org_id = any (p_except)
+    ),
+    picked as (
+      select d.id, d.waits, p_check_ms as wait_ms from ending o cross join lateral (
+        select e.id, r.status in ('queued', 'running', 'awaiting_input') is true as waits
+        from inbound_events e left join runs r on r.id = e.run_id
+        where e.org_id = o.org_id and e.due_at <= now() and e.run_id is not null
+        order by e.due_at limit p_per_org for update of e skip locked
+      ) d where o.org_id is not null and not o.org_id = any (p_except)
+      union all
+      select d.id, d.waits, d.wait_ms from room o cross join lateral (
+        select e.id, e.line is not null and exists (
+            select 1 from inbound_events b
+            where b.channel_id = e.channel_id and b.line = e.line and b.due_at is not null and b.id <> e.id
+              and (b.id < e.id or b.run_id is not null) and b.attempts < p_patience) as waits,
+          -- What is before it in its line says when it goes on; this look is for one that could not.
+          least(300000, greatest(20000, extract(epoch from now() - e.received_at) * 1000))::integer as wait_ms
+        from inbound_events e
+        where e.org_id = o.org_id and e.due_at <= now() and e.run_id is null
+        order by e.due_at limit greatest(0, least(p_per_org, o.turns)) for update of e skip locked
+      ) d
+    )
+    update inbound_events e set
+      due_at = now() + case when p.waits then p.wait_ms else p_lease_ms end * interval '1 millisecond',
+      attempts = e.attempts + case when p.waits then 0 else 1 end,
+      claimed_by = case when p.waits then null else p_node end
+    from picked p where e.id = p.id
+    returning e.id, e.channel_id, e.org_id, e.agent_id, e.kind, e.state, e.reason, e.duplicate_of, e.joined_to, e.retry_count,
+      e.conversation_id, e.run_id, e.attempts, e.received_at, e.history, e.line, e.message_key, e.place, e.reply_to, p.waits,
+      case when not p.waits and e.run_id is null then e.request end,
+      case when not p.waits and e.run_id is null then e.body end,
+      not p.waits and e.run_id is null and e.line is not null and exists (
+        select 1 from inbound_events n
+        where n.channel_id = e.channel_id and n.line = e.line and n.due_at is not null and n.id > e.id);
+end $$;

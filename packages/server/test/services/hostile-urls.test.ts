@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import { kinds } from '../../src/channels/kinds.ts';
+import { DomainError } from '../../src/domain/errors.ts';
+import { newId } from '../../src/domain/ids.ts';
+import { UrlRefused, type UrlGuard } from '../../src/domain/url-guard.ts';
+import { RepoError } from '../../src/domain/ports/repos.ts';
+import { postTo } from '../../src/egress/post.ts';
+import { openRepos } from '../../src/repos/open-repos.ts';
+import { createPushTargets } from '../../src/services/a2a-push-targets.ts';
+import { createChannels, type ChannelsDependencies } from '../../src/services/channels.ts';
+import { createGuardedCaller } from '../../src/services/guarded-call.ts';
+import { createUrlGuard } from '../../src/services/url-guard.ts';
+import { egressWorld, exchange, openTunnel } from '../egress/fixture.ts';
+import { hostileHosts, hostileNames, hostileUrls } from '../support/hostile-urls.ts';
+import { silentLog } from '../support/log.ts';
+
+/** A listener on every address of this machine; whoever reaches it has got past the guard. */
+async function trap(t: TestContext) {
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections += 1;
+    socket.destroy();
+  });
+  server.listen(0, '::');
+  await once(server, 'listening');
+  t.after(() => server.close());
+  return { port: (server.address() as AddressInfo).port, connections: () => connections };
+}
+
+function resolver(names: Record<string, string[][]> = hostileNames) {
+  const asked = new Map<string, number>();
+  return async (name: string): Promise<string[]> => {
+    const answers = names[name.toLowerCase()] ?? [];
+    const time = asked.get(name) ?? 0;
+    asked.set(name, time + 1);
+    return answers[Math.min(time, answers.length - 1)] ?? [];
+  };
+}
+
+const urlsFor = (scheme: string, port: number) => [
+  ...hostileHosts.map((host) => `${scheme}://${host}:${port}/x`),
+  ...hostileUrls.map((url) => url.replaceAll('SCHEME', scheme).replaceAll('PORT', String(port))),
+];
+
+const call = (url: string) => ({ method: 'POST' as const, url, headers: {}, body: 'x', token: null });
+
+/** Every place at which a URL of a user leads to a connection of the service. */
+function places(guard: UrlGuard, root: string): Record<string, (url: string) => Promise<unknown>> {
+  const caller = createGuardedCaller(guard);
+  const targets = createPushTargets(guard);
+  const repos = openRepos({ root, log: silentLog, guard });
+  const orgId = newId();
+  const agent = { id: newId(), orgId };
+  const channels = createChannels({
+    agents: { get: async () => agent },
+    kinds,
+    guard,
+  } as unknown as ChannelsDependencies);
+  const owner = { keyId: newId(), orgId, scope: 'edit', binding: 'org-bound', agentId: null } as const;
+  return {
+    'answers, attachments and mail of channels': (url) => caller.call(call(url)),
+    'access tokens of channels': (url) =>
+      caller.call({
+        ...call('https://93.184.216.1/'),
+        token: { cacheKey: url, call: call(url), tokenField: 'access_token' },
+      }),
+    'apiBaseUrl of channels': (apiBaseUrl) =>
+      channels.create(owner, agent.id, {
+        kind: 'slack',
+        credentials: { signingSecret: 's', botToken: 'b' },
+        apiBaseUrl,
+      }),
+    'registration of push notifications': (url) => targets.check(url),
+    'push notifications': async (url) =>
+      postTo(await targets.resolve(url), {
+        headers: {},
+        body: '{}',
+        timeoutMs: 1_000,
+        signal: AbortSignal.timeout(1_000),
+      }),
+    'gitUrl of agents': async (url) => (await repos).checkUrl(url),
+    'fetches from gitUrl': async (url) =>
+      (await repos).repos.fetch(agent.id, { url, ref: null, token: null }),
+  };
+}
+
+const isRefusal = (error: unknown) =>
+  error instanceof UrlRefused ||
+  error instanceof RepoError ||
+  (error instanceof DomainError && error.code === 'invalid_request');
+
+test('a hostile URL is refused wherever it is given, before a connection is made', async (t) => {
+  const { port, connections } = await trap(t);
+  const root = await mkdtemp(join(tmpdir(), 'berth-urls-'));
+  t.after(() => rm(root, { recursive: true, force: true }));
+  for (const [place, attempt] of Object.entries(places(createUrlGuard([], resolver()), root))) {
+    for (const url of [...urlsFor('http', port), ...urlsFor('https', port)]) {
+      await assert.rejects(attempt(url), isRefusal, `${place}: ${JSON.stringify(url)}`);
+    }
+  }
+  assert.equal(connections(), 0);
+});
+
+test('a name is resolved once, and what it leads to later is not dialled', async (t) => {
+  const { port, connections } = await trap(t);
+  const guard = createUrlGuard([], resolver({ 'rebind.example.com': [['93.184.216.1'], ['127.0.0.1']] }));
+  const checked = await guard.check(`http://rebind.example.com:${port}/`, ['http:']);
+  assert.deepEqual(checked.addresses, ['93.184.216.1']);
+  // Dialled by the address: with nobody there, and the name meanwhile leading to this machine, nothing arrives.
+  const signal = AbortSignal.timeout(200);
+  await assert.rejects(postTo(checked, { headers: {}, body: '{}', timeoutMs: 200, signal }));
+  await assert.rejects(guard.check(`http://rebind.example.com:${port}/`, ['http:']), UrlRefused);
+  assert.equal(connections(), 0);
+});
+
+test('a redirect is an answer, and nobody follows it', async (t) => {
+  const { port, connections } = await trap(t);
+  const { createServer: createHttp } = await import('node:http');
+  const server = createHttp((_request, response) => {
+    response.writeHead(302, { location: `http://127.0.0.1:${port}/` }).end();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  const guard = createUrlGuard(['127.0.0.0/8']);
+  assert.equal((await createGuardedCaller(guard).call(call(url))).status, 302);
+  const target = await createPushTargets(guard).resolve(url);
+  const signal = AbortSignal.timeout(5_000);
+  assert.equal((await postTo(target, { headers: {}, body: '', timeoutMs: 5_000, signal })).status, 302);
+  assert.equal(connections(), 0);
+});
+
+test('what an agent calls itself, such as its MCP servers, leads to no hostile host either', async (t) => {
+  const world = await egressWorld(t, { policy: { mode: 'open' } });
+  for (const [name, answers] of Object.entries(hostileNames)) world.names.set(name, answers[0]!);
+  for (const host of hostileHosts) {
+    // oxlint-disable-next-line no-control-regex
+    if (!/^[\x21-\x7e]+$/.test(host)) continue;
+    const { socket, status } = await openTunnel(world.socketPath, `${host}:443`);
+    socket.destroy();
+    assert.ok(status >= 400, `CONNECT ${host}: ${status}`);
+    const plain = await exchange(
+      world.socketPath,
+      `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`,
+    );
+    assert.match(plain, /^HTTP\/1\.1 4\d\d /, `GET ${host}`);
+  }
+  assert.deepEqual(world.dialled, []);
+});
