@@ -308,7 +308,7 @@ export async function compose(
   });
   const shared = { db, ...stores, box, holdEncryptionKey: encryptionKeys.hold, cursors, guard, log };
   const a2a = openA2a(shared);
-  const outside = openOutside({ ...shared, nodeId, runs, baseUrl: config.baseUrl });
+  const outside = openOutside({ ...shared, nodeId, runs, baseUrl: config.baseUrl, smtp: config.smtp });
   const services = {
     auth,
     agents,
@@ -377,7 +377,7 @@ export async function compose(
       await runtime.start();
       await work.resume();
       await agents.resumeRemovals();
-      outside.start();
+      await outside.start();
       rateLimit.start(500);
       a2a.delivery.start();
       purge = setInterval(() => {

@@ -89,6 +89,23 @@ export const vars = {
     '(none)',
     'Comma-separated address ranges in CIDR form that the SSRF guard lets through.',
   ),
+  smtpPort: declare(
+    'BERTH_SMTP_PORT',
+    '(off)',
+    'Port on which mail to the addresses of channels is taken over SMTP, 0 to 65535; 0 takes a free one. Absent: none.',
+  ),
+  smtpHost: declare('BERTH_SMTP_HOST', '127.0.0.1', 'Address on which mail is taken.'),
+  smtpName: declare(
+    'BERTH_SMTP_NAME',
+    '(host of BERTH_BASE_URL)',
+    'Host name by which the service calls itself to mail servers.',
+  ),
+  smtpCert: declare(
+    'BERTH_SMTP_TLS_CERT',
+    '(none)',
+    'File of the certificate for STARTTLS, in PEM form; together with its key.',
+  ),
+  smtpKey: declare('BERTH_SMTP_TLS_KEY', '(none)', 'File of its key, in PEM form.'),
   egressDefault: declare(
     'BERTH_EGRESS_DEFAULT',
     'npm,pypi,debian',

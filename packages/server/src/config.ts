@@ -1,3 +1,4 @@
+import { readSmtp, type SmtpConfig } from './config-smtp.ts';
 import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
 import { parseNetwork, type Network } from './domain/address-ranges.ts';
@@ -46,6 +47,8 @@ export interface Config {
   /** The key-encryption key itself (32 bytes as 64 hex digits), when it comes by variable. */
   encryptionKey: string | null;
   allowPrivateNetworks: string[];
+  /** Null: mail is not taken over SMTP. */
+  smtp: SmtpConfig | null;
   /** Of agents whose owner has set none. */
   defaultEgress: EgressPolicy;
   defaultModel: string | null;
@@ -158,6 +161,7 @@ export function readConfig(env: Env): Config {
     encryptionKeyFile: vars.encryptionKeyFile(env) || join(dataDir, 'encryption-key'),
     encryptionKey: encryptionKey || null,
     allowPrivateNetworks: readNetworks('BERTH_ALLOW_PRIVATE_NETWORKS', vars.allowPrivateNetworks(env)),
+    smtp: readSmtp(env, baseUrl),
     defaultEgress: readDefaultEgress(vars.egressDefault(env) || 'npm,pypi,debian'),
     defaultModel: defaultModel || null,
     modelProvidersFile: readFileName('BERTH_MODEL_PROVIDERS', vars.modelProviders(env)),

@@ -1,5 +1,7 @@
+import type { SmtpConfig } from './config-smtp.ts';
 import type { EndStep } from './end-steps.ts';
 import { openChannels } from './open-channels.ts';
+import { openSmtp } from './open-smtp.ts';
 import { openSchedules } from './open-schedules.ts';
 import type { ScheduleStore } from './store/schedules.ts';
 
@@ -7,18 +9,21 @@ import type { ScheduleStore } from './store/schedules.ts';
 const END_MS = 3_000;
 
 /** What makes agents work without a request to the API, and tells other systems of it. */
-export function openOutside(deps: Parameters<typeof openChannels>[0] & { schedules: ScheduleStore }): {
+export function openOutside(
+  deps: Parameters<typeof openChannels>[0] & { schedules: ScheduleStore; smtp: SmtpConfig | null },
+): {
   services: {
     channels: ReturnType<typeof openChannels>['service'];
     inboundEvents: ReturnType<typeof openChannels>['inboundEvents'];
     schedules: ReturnType<typeof openSchedules>['service'];
   };
   edge: ReturnType<typeof openChannels>['edge'];
-  start(): void;
+  start(): Promise<void>;
   purge(): Promise<void>;
   endSteps: EndStep[];
 } {
   const channels = openChannels(deps);
+  const smtp = openSmtp({ config: deps.smtp, channels: deps.channels, inbox: channels.inbox, log: deps.log });
   const schedules = openSchedules(deps);
   return {
     services: {
@@ -27,15 +32,17 @@ export function openOutside(deps: Parameters<typeof openChannels>[0] & { schedul
       schedules: schedules.service,
     },
     edge: channels.edge,
-    start() {
+    async start() {
       channels.worker.start();
       schedules.worker.start();
+      await smtp.start();
     },
     async purge() {
       await channels.purge();
       await schedules.purge();
     },
     endSteps: [
+      ['mail over SMTP', () => smtp.close(), END_MS],
       ['channels', () => channels.close(), END_MS],
       ['schedules', () => schedules.worker.stop(), END_MS],
     ],

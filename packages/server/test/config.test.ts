@@ -21,6 +21,10 @@ const bad: Record<string, string[]> = {
   BERTH_RATE_LIMIT: ['600', '600/0', '0/60', 'a/b', '600/60/1'],
   BERTH_ENCRYPTION_KEY: ['short', 'g'.repeat(64)],
   BERTH_ALLOW_PRIVATE_NETWORKS: ['127.0.0.1', 'localhost/8', '10.0.0.0/33', '300.0.0.0/8', '::1/129'],
+  BERTH_SMTP_PORT: ['25a', '-1', '65536'],
+  BERTH_SMTP_NAME: ['a b', 'https://a'],
+  BERTH_SMTP_TLS_CERT: ['/a/certificate.pem'],
+  BERTH_SMTP_TLS_KEY: ['/a/key.pem'],
   BERTH_TRUSTED_PROXIES: ['10.0.0.1', 'proxy', '10.0.0.0/33', '::1/129'],
   BERTH_EGRESS_DEFAULT: ['all', 'npm,nope', ',', 'none,npm'],
   BERTH_DEFAULT_MODEL: ['gpt', '/model', 'openai/'],
@@ -44,7 +48,7 @@ const bad: Record<string, string[]> = {
   BERTH_DRAIN_SECONDS: ['-1', '3601'],
   BERTH_LOG_LEVEL: ['loud'],
 };
-const anyText = ['BERTH_HOST', 'BERTH_DATA_DIR', 'BERTH_ENCRYPTION_KEY_FILE'];
+const anyText = ['BERTH_HOST', 'BERTH_SMTP_HOST', 'BERTH_DATA_DIR', 'BERTH_ENCRYPTION_KEY_FILE'];
 
 test('Every variable refuses bad values with an error that begins with its name.', () => {
   for (const { name } of variables) {

@@ -96,6 +96,16 @@ export const limits = {
   /** That came while a turn went on, and are answered together by the next; and their text. */
   joinedMessages: 20,
   joinedChars: 150_000,
+  /** Of a mail over SMTP, and of all that are being read. */
+  smtpMessageBytes: 25 * 1024 * 1024,
+  smtpMemoryBytes: 128 * 1024 * 1024,
+  smtpRecipients: 20,
+  smtpConnections: 200,
+  /** Of one remote address: connections at once, and mails in a minute. */
+  smtpConnectionsPerAddress: 20,
+  smtpMailsPerMinute: 600,
+  /** Servers that a mail may have passed. */
+  smtpHops: 50,
   /** For which what came in can be replayed. */
   inboundBodyDays: 30,
   /** Inbound events that one call works on again. */

@@ -15,6 +15,7 @@ import { UrlRefused, type UrlGuard } from '../domain/url-guard.ts';
 import type { AgentStore } from '../store/agents.ts';
 import { PREVIOUS, type ChannelRow, type ChannelStore } from '../store/channels.ts';
 import type { Database } from '../store/database.ts';
+import { isUniqueViolation } from '../store/errors.ts';
 import type { ChannelsService } from './channels-api.ts';
 import { pageById } from './paging.ts';
 import { visibleAgent } from './visible-agent.ts';
@@ -96,6 +97,14 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
     }
   }
 
+  /** In a transaction; an address of mail that is another channel's is a `conflict`. */
+  function alone<T>(work: () => Promise<T>): Promise<T> {
+    return db.tx(work).catch((error: unknown) => {
+      if (!isUniqueViolation(error)) throw error;
+      throw new DomainError('conflict', 'Another channel takes the mail to this address already.');
+    });
+  }
+
   /** The channel as it is after the change; what cannot be is refused, and nothing is changed. */
   async function change(
     p: Principal,
@@ -103,7 +112,7 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
     work: (before: ChannelRow) => Promise<void>,
   ): Promise<ChannelRow> {
     await editable(p, id);
-    return db.tx(async () => {
+    return alone(async () => {
       if (!(await channels.lock(id))) throw notFound();
       const before = await channels.get(id);
       if (!before) throw notFound();
@@ -135,7 +144,7 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
       kind.check({ settings, credentials });
       const apiBaseUrl = await readBaseUrl(input.apiBaseUrl);
       const id = newId();
-      const channel = await db.tx(async () => {
+      const channel = await alone(async () => {
         // The lock makes counting and adding one step, and no channel is added to an agent that is being deleted.
         if (!(await agents.lock(agentId))) throw notFound();
         if ((await channels.count(agentId)) >= limits.channelsPerAgent) {

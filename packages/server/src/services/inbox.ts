@@ -43,6 +43,8 @@ export interface Inbox {
    * the request.
    */
   receive(kind: string, channelId: string, request: InboundRequest): Promise<InboundAnswer>;
+  /** The same for what needs no proof, since the service itself has taken it in (mail over SMTP). */
+  take(kind: string, channelId: string, request: InboundRequest): Promise<void>;
   /** The same for a delivery that the service made itself, on a channel that takes what comes. */
   receiveSample(found: OpenChannel, request: InboundRequest, sample: SampleDelivery): Promise<ReceivedSample>;
 }
@@ -181,6 +183,22 @@ export function createInbox(deps: InboxDependencies): Inbox {
     return events.flatMap((event) => [event.id, ...(event.retry ? [event.retry.id] : [])]);
   }
 
+  async function storeOrTell(
+    row: ChannelRow,
+    kind: ChannelKind,
+    request: InboundRequest,
+    parsed: ParsedRequest,
+  ): Promise<void> {
+    await store(row, kind, request, parsed).catch((error: unknown) => {
+      if (isUnstorable(error)) {
+        throw new DomainError('invalid_request', 'It holds something that cannot be stored.', {
+          cause: error,
+        });
+      }
+      throw asBusy(kind, error);
+    });
+  }
+
   return {
     async admit(kindName, channelId) {
       const { kind } = await admitted(kindName, channelId);
@@ -191,14 +209,7 @@ export function createInbox(deps: InboxDependencies): Inbox {
       const { kind, found } = await admitted(kindName, channelId);
       const parsed = await verified(kind, request, found.setup);
       if (parsed.events.length > 0) {
-        await store(found.row, kind, request, parsed).catch((error: unknown) => {
-          if (isUnstorable(error)) {
-            throw new DomainError('invalid_request', 'It holds something that cannot be stored.', {
-              cause: error,
-            });
-          }
-          throw asBusy(kind, error);
-        });
+        await storeOrTell(found.row, kind, request, parsed);
       }
       if (parsed.followUp) {
         const { followUp } = parsed;
@@ -207,6 +218,11 @@ export function createInbox(deps: InboxDependencies): Inbox {
         });
       }
       return parsed.answer;
+    },
+
+    async take(kindName, channelId, request) {
+      const { kind, found } = await admitted(kindName, channelId);
+      await storeOrTell(found.row, kind, request, kind.parse(request, found.setup));
     },
 
     async receiveSample({ row, setup }, request, { isSigned, ...sample }) {

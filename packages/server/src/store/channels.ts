@@ -59,6 +59,15 @@ export function createChannelStore(db: Database) {
       return rows[0] ?? null;
     },
 
+    /** The channel that takes mail to this address over SMTP: active, its agent not deleted. */
+    async ofMailAddress(address: string): Promise<string | null> {
+      const rows = await db.sql<{ id: string }[]>`
+        select c.id from channels c join agents a on a.id = c.agent_id and a.deleted_at is null
+        where c.kind = 'email' and c.settings ->> 'provider' = 'smtp' and lower(c.settings ->> 'address') = ${address}
+          and c.status <> 'paused'`;
+      return rows[0]?.id ?? null;
+    },
+
     async count(agentId: string): Promise<number> {
       const rows = await db.sql<{ count: number }[]>`
         select count(*)::int as count from channels where agent_id = ${agentId}`;

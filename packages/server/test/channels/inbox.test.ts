@@ -197,7 +197,8 @@ test('a thread is one conversation, in the order in which it was said, and goes 
   const said = (await world.log(rows[0]!.conversation_id!)).flatMap((event) =>
     event.type === 'message.created' && event.data.role === 'user' ? [event.data.content] : [],
   );
-  assert.deepEqual(said, ['message 4', 'second', 'third']);
+  // Those that came while the first was being answered may have been heard together.
+  assert.deepEqual(said.join('\n\n').split('\n\n'), ['message 4', 'second', 'third']);
 });
 
 test('an answer whose delivery is in doubt is looked for, and not sent twice', async () => {

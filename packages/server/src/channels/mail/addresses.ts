@@ -10,6 +10,13 @@ export function displayName(text: string): string | null {
   return name && name.trim() !== '' ? name.trim() : null;
 }
 
+/** The address without what stands behind a plus. */
+export function unplussed(address: string): string {
+  const at = address.lastIndexOf('@');
+  const plus = address.indexOf('+');
+  return plus > 0 && plus < at ? address.slice(0, plus) + address.slice(at) : address;
+}
+
 /** `agent+token@host` → `token`, when the rest is the channel's own address. */
 export function plusToken(recipient: string, own: string): string | null {
   const [local = '', host = ''] = recipient.split('@');

@@ -10,6 +10,7 @@ import { postmarkReceiver, postmarkSender } from './providers/postmark.ts';
 import { resendReceiver, resendSender } from './providers/resend.ts';
 import { sendgridReceiver, sendgridSender } from './providers/sendgrid.ts';
 import { sesReceiver, sesSender } from './providers/ses.ts';
+import { smtpReceiver } from './providers/smtp.ts';
 import { outgoingMail } from './reply.ts';
 
 const receivers: Record<string, MailReceiver> = {
@@ -19,6 +20,7 @@ const receivers: Record<string, MailReceiver> = {
   sendgrid: sendgridReceiver,
   ses: sesReceiver,
   mime: mimeReceiver,
+  smtp: smtpReceiver,
 };
 const senders: Record<string, MailSender> = {
   resend: resendSender,
@@ -69,7 +71,7 @@ export const email: ChannelKind = {
   ],
   signing: (settings) => {
     const provider = textOf(settings, 'provider');
-    if (provider === 'ses') return null;
+    if (provider === 'ses' || provider === 'smtp') return null;
     const isGiven = provider === 'resend' || provider === 'mailgun';
     return { credential: 'webhookSecret', made: isGiven ? 'given' : provider === 'mime' ? 'whsec' : 'token' };
   },
@@ -103,6 +105,9 @@ function check({ settings, credentials }: Pick<ChannelSetup, 'settings' | 'crede
   if (bareAddress(textOf(settings, 'address') ?? '') === '') {
     throw invalid('settings.address', 'must be a mail address, as agent@example.com.');
   }
+  if (textOf(settings, 'provider') === 'smtp' && !isBare(textOf(settings, 'address')!)) {
+    throw invalid('settings.address', 'must be a bare address without a plus, as agent@example.com.');
+  }
   const from = textOf(settings, 'from');
   if (from !== null && (bareAddress(from) === '' || /[\r\n]/.test(from))) {
     throw invalid('settings.from', 'must be a mail address, with or without a name before it.');
@@ -114,3 +119,5 @@ function check({ settings, credentials }: Pick<ChannelSetup, 'settings' | 'crede
     if (!credentials[name]) throw invalid(`credentials.${name}`, 'is needed with this provider.');
   }
 }
+
+const isBare = (address: string) => bareAddress(address) === address.toLowerCase() && !address.includes('+');

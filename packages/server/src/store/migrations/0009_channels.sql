@@ -12,6 +12,9 @@ create table channels (
   last_error text,
   created_at timestamptz not null default now()
 );
+-- An address of the service's own mail belongs to one channel.
+create unique index channels_smtp_address on channels (lower(settings ->> 'address'))
+  where kind = 'email' and settings ->> 'provider' = 'smtp';
 create index channels_of_agent on channels (agent_id, id);
 create index channels_of_slack_app on channels ((settings ->> 'appId')) where kind = 'slack';
 
