@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { within } from '../../../domain/time-limit.ts';
 import { mailLimits, type MailInput, type ReadResult } from './message.ts';
 
 export interface MailReader {
@@ -12,9 +13,13 @@ interface Waiting {
   done: (result: ReadResult) => void;
 }
 
+/** A busy machine is no fault of the mail, but nobody's mail may be waited for without end. */
+const PATIENCE = 6;
+
 /**
- * Reads mail in a thread of its own, with a bound on its memory and a timer that ends it: a hostile mail costs nobody
+ * Reads mail in a thread of its own, with a bound on its memory and on its processor time: a hostile mail costs nobody
  * else more than that. The thread starts with the first mail.
+ * @param killMs processor time for one mail; it is given up after six times as long in any case
  */
 export function createMailReader(killMs: number = mailLimits.killMs): MailReader {
   const queue: Waiting[] = [];
@@ -61,16 +66,30 @@ export function createMailReader(killMs: number = mailLimits.killMs): MailReader
     return made;
   }
 
+  function bound(reading: Waiting, thread: Worker, before: Promise<number | null>): void {
+    const startedMs = performance.now();
+    const look = async () => {
+      const used = await usedMs(thread);
+      if (reading !== current) return;
+      const leftMs = killMs - (used === null ? killMs : used - ((await before) ?? 0));
+      if (leftMs > 0 && performance.now() - startedMs < PATIENCE * killMs) return wait(leftMs);
+      dropWorker();
+      finish({ ok: false, reason: 'took_too_long' });
+    };
+    const wait = (ms: number) => {
+      timer = setTimeout(() => void look(), Math.max(ms, killMs / 10));
+    };
+    wait(killMs);
+  }
+
   function next(): void {
     if (current || isClosed) return;
     const waiting = queue.shift();
     if (!waiting) return;
     current = waiting;
+    const isNew = worker === null;
     worker ??= start();
-    timer = setTimeout(() => {
-      dropWorker();
-      finish({ ok: false, reason: 'took_too_long' });
-    }, killMs);
+    bound(waiting, worker, isNew ? Promise.resolve(0) : usedMs(worker));
     // A thread has no origin.
     // oxlint-disable-next-line unicorn/require-post-message-target-origin
     worker.postMessage(waiting.input);
@@ -94,4 +113,16 @@ export function createMailReader(killMs: number = mailLimits.killMs): MailReader
       await old?.terminate();
     },
   };
+}
+
+/** Processor time of a thread so far; null when it does not tell, as one that has ended. */
+async function usedMs(thread: Worker): Promise<number | null> {
+  try {
+    const { user, system } = await within(5_000, thread.cpuUsage(), () => {
+      throw new Error('The thread does not tell its time.');
+    });
+    return (user + system) / 1_000;
+  } catch {
+    return null;
+  }
 }

@@ -36,7 +36,7 @@ export const mailLimits = {
   htmlChars: 1024 * 1024,
   attachments: 50,
   attachmentBytes: 25 * 1024 * 1024,
-  /** After that the thread is ended. */
+  /** Processor time after which the thread is ended; six times as long in any case. */
   killMs: 10_000,
   /** Of the thread's heap. */
   heapMiB: 192,
