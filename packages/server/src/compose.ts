@@ -5,6 +5,7 @@ import { ConfigError } from './config-values.ts';
 import { type Config } from './config.ts';
 import { endInSteps, type EndStep } from './end-steps.ts';
 import { createCursors } from './domain/paging.ts';
+import { limits } from './domain/limits.ts';
 import type { Log } from './domain/log.ts';
 import { defaultManifest } from './domain/manifest.ts';
 import type { ModelGateway, ModelGatewayHooks } from './domain/ports/model-gateway.ts';
@@ -223,6 +224,7 @@ export async function compose(
     driver: sandboxDriver,
     openLink: harnessLinks({ log }),
     isDetached: isDetached(config, abilities),
+    replacedCommandMs: limits.replacedCommandSeconds * 1000,
     freezeAfterMs: abilities.freeze && freezeAfterSeconds > 0 ? freezeAfterSeconds * 1000 : null,
     launch: (input) => harnessLaunch(prepared, input),
     pool: abilities.warmPool

@@ -89,6 +89,8 @@ export const limits = {
   /** Organisations, and channels of each, that share one Slack app: each delivery is verified for all of them. */
   slackAppOrgs: 20,
   slackAppChannels: 200,
+  /** For commands and terminals in a sandbox that a message waits for to be replaced. */
+  replacedCommandSeconds: 10,
   /** For which the signing secret before the last rotation is still taken. */
   previousSecretHours: 24,
   /** Turns of an organisation that channels have under way at once; what comes beyond waits in the inbox. */

@@ -23,6 +23,8 @@ const STOP_GRACE_MS = 5_000;
 export interface KeeperOptions extends StartDependencies {
   maxSandboxes: number;
   idleMs: number;
+  /** So long a message for a newer deployment waits for commands and terminals in the sandbox of the older one. */
+  replacedCommandMs: number;
   /** After so long without use a sandbox is frozen; null = never. */
   freezeAfterMs: number | null;
   /** Sandboxes that are kept ready for agents that have none; null = there are none. */
@@ -38,7 +40,8 @@ export interface Hold {
 /**
  * Keeps one sandbox for each agent: started on demand, kept warm, stopped when idle, the least recently used one when
  * there are too many. When the agent's deployment, model or secrets change, running turns end in the old one, new ones
- * wait for them, and then it is replaced.
+ * wait for them, and then it is replaced. Commands and terminals in it are waited for only so long: a shell that
+ * somebody left open must not keep an agent from answering.
  */
 export class Keeper {
   readonly #options: KeeperOptions;
@@ -181,6 +184,7 @@ export class Keeper {
   }
 
   async #holdInTurn(wish: SandboxWish, conversationId: string, signal: AbortSignal): Promise<Hold> {
+    let hadNoTurnSinceMs: number | null = null;
     for (;;) {
       signal.throwIfAborted();
       if (this.#isClosed) throw new Error('The service is stopping.');
@@ -188,8 +192,11 @@ export class Keeper {
       if (kept && kept.canTakeTurns && kept.fingerprint === fingerprint(wish)) {
         return this.#takeRunning(kept, conversationId);
       }
+      if (kept?.turns.size === 0) hadNoTurnSinceMs ??= Date.now();
+      const waitedMs = Date.now() - (hadNoTurnSinceMs ?? Infinity);
+      const gives = kept && (kept.isFree || waitedMs >= this.#options.replacedCommandMs);
       if (kept && !kept.canTakeTurns) await kept.gone;
-      else if (kept && kept.isFree) await kept.end('Its deployment or settings have changed.');
+      else if (kept && gives) await kept.end('Its deployment or settings have changed.');
       else if (kept || !this.#makeRoom()) await this.#changed(signal);
       else return this.#take(await this.#start(wish), conversationId);
     }

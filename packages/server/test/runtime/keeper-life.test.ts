@@ -64,6 +64,32 @@ test('a connection to a server inside keeps its sandbox from freezing, but not f
   connection.destroy();
 });
 
+test('a message for a newer deployment waits for the end of a command in the older sandbox', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const replica = await world.replica({ overrides: { replacedCommandMs: 60_000 } });
+  const control = await replica.runtime.host.control(world.agentId);
+  const command = await control.exec({ command: ['sleep', '60'] });
+  await world.deploy(world.agentId);
+  const answered = ask(world, replica);
+  await until('it is waited for', () => replica.runtime.stats()['berth_runs_running'] === 1);
+  assert.equal(replica.driver.started.length, 1);
+  // Its end is noticed by itself: nothing else happens.
+  command.kill();
+  assert.equal((await answered).run.status, 'completed');
+  assert.equal(replica.driver.started.length, 2);
+});
+
+test('a shell that was left open does not keep an agent from answering on its newer deployment', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const replica = await world.replica({ overrides: { replacedCommandMs: 20 } });
+  await (await replica.runtime.host.control(world.agentId)).exec({ command: ['bash', '-l'] });
+  await world.deploy(world.agentId);
+  assert.equal((await ask(world, replica)).run.status, 'completed');
+  assert.equal(replica.driver.started.length, 2);
+});
+
 test('an agent that has open connections only gives its place to another one', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());

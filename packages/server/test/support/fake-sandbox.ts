@@ -5,6 +5,7 @@ import type {
   TurnRequest,
   TurnResult,
 } from '../../src/domain/ports/harness.ts';
+import type { SandboxProcessExit } from '../../src/domain/ports/sandbox-control.ts';
 import type {
   RunningSandbox,
   SandboxDriver,
@@ -123,11 +124,22 @@ export function fakeLinks(script: Script): OpenHarnessLink {
   };
   return async () => {
     const open = new Set<PassThrough>();
+    const commands = new Set<object>();
     return {
       connect,
       adopt: () => Promise.reject(new Error('There is nothing to take up.')),
       control: {
-        exec: () => Promise.reject(new Error('There are no commands here.')),
+        /** One that runs until it is killed. */
+        async exec() {
+          const streams = { stdin: new PassThrough(), stdout: new PassThrough(), stderr: new PassThrough() };
+          const { promise: exited, resolve } = Promise.withResolvers<SandboxProcessExit>();
+          commands.add(streams);
+          const kill = () => {
+            commands.delete(streams);
+            resolve({ code: null, signal: 'SIGKILL' });
+          };
+          return { ...streams, exited, resize: () => undefined, kill };
+        },
         async connect() {
           const connection = new PassThrough();
           open.add(connection);
@@ -135,7 +147,9 @@ export function fakeLinks(script: Script): OpenHarnessLink {
           return connection;
         },
       },
-      openCommands: 0,
+      get openCommands() {
+        return commands.size;
+      },
       get openConnections() {
         return open.size;
       },

@@ -83,6 +83,7 @@ async function openReplica(
     openLink: fakeLinks(options.script ?? echo),
     isDetached: false,
     freezeAfterMs: null,
+    replacedCommandMs: 10_000,
     pool: null,
     launch: () => ({ command: ['none'], env: {}, binds: [] }),
     gateway: () => gateway as ModelGateway,
