@@ -148,6 +148,7 @@ export class Agent {
         this.#recordsCalls
           ? this.#rpc.ask(`_${extension}/record`, { sessionId: session.id })
           : Promise.resolve(),
+      ask: (message, form, stop) => this.#ask(session.id, message, form, stop),
       signal,
       childEnv: this.#options.childEnv,
       callIds: session.callIds,
@@ -163,6 +164,18 @@ export class Agent {
     } finally {
       updates.close();
     }
+  }
+
+  /** `elicitation/create`; a turn that is cancelled waits no longer. */
+  async #ask(sessionId: string, message: string, requestedSchema: object, signal: AbortSignal) {
+    const cancelled = new Promise<null>((resolve) => {
+      if (signal.aborted) resolve(null);
+      signal.addEventListener('abort', () => resolve(null), { once: true });
+    });
+    const asked = this.#rpc.ask('elicitation/create', { sessionId, mode: 'form', message, requestedSchema });
+    const answer = (await Promise.race([asked, cancelled])) as Record<string, unknown> | null;
+    const content = answer?.['action'] === 'accept' ? answer['content'] : null;
+    return typeof content === 'object' ? (content as Record<string, unknown> | null) : null;
   }
 
   #close(params: Record<string, unknown>): object {

@@ -95,6 +95,8 @@ function toolName(input: unknown): string | null {
   if (typeof input['old'] === 'string' && typeof input['new'] === 'string') return 'edit';
   if (typeof input['path'] === 'string' && typeof input['content'] === 'string') return 'write';
   if (typeof input['pattern'] === 'string' || typeof input['files'] === 'string') return 'search';
+  if (typeof input['question'] === 'string') return 'ask';
+  if (typeof input['file'] === 'string') return 'publish';
   return typeof input['path'] === 'string' ? 'read' : null;
 }
 

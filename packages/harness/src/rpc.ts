@@ -31,7 +31,7 @@ export class RpcServer {
   readonly #handlers: RpcHandlers;
   #waiting = '';
   #lastId = 0;
-  readonly #asked = new Map<number, { resolve: () => void; reject: (error: Error) => void }>();
+  readonly #asked = new Map<number, { resolve: (result: unknown) => void; reject: (error: Error) => void }>();
 
   constructor(lines: Lines, handlers: RpcHandlers) {
     this.#lines = lines;
@@ -52,8 +52,8 @@ export class RpcServer {
     });
   }
 
-  /** Asks the other side; resolves when it has answered, rejects when it refused or its input has ended. */
-  ask(method: string, params: Params): Promise<void> {
+  /** Asks the other side; resolves with its answer, rejects when it refused or its input has ended. */
+  ask(method: string, params: Params): Promise<unknown> {
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
       this.#asked.set(id, { resolve, reject });
@@ -93,10 +93,10 @@ export class RpcServer {
     void this.#request(id, method, given);
   }
 
-  #response({ id, error }: Params): void {
+  #response({ id, error, result }: Params): void {
     const asked = this.#asked.get(Number(id));
     this.#asked.delete(Number(id));
-    if (error === undefined) asked?.resolve();
+    if (error === undefined) asked?.resolve(result);
     else asked?.reject(new Error('The other side refused.'));
   }
 

@@ -1,5 +1,13 @@
 import type { ToolDefinition } from './wire.ts';
 
+/** Whoever sent the message. */
+export interface Caller {
+  /** Content of Agent Client Protocol that becomes an artifact of the run. */
+  artifact: (content: object, about: { id: string; name: string }) => void;
+  /** Asks with a form of one page; null when there is no answer. */
+  ask: (message: string, form: object, signal: AbortSignal) => Promise<Record<string, unknown> | null>;
+}
+
 export interface ToolContext {
   /** The session's directory; relative paths begin here. */
   cwd: string;
@@ -10,6 +18,7 @@ export interface ToolContext {
   childEnv: () => Promise<Record<string, string>>;
   /** The output so far of a call that takes long. */
   onProgress: (text: string) => void;
+  caller: Caller;
 }
 
 export interface ToolOutcome {
@@ -20,7 +29,7 @@ export interface ToolOutcome {
 export interface Tool {
   definition: ToolDefinition;
   /** Agent Client Protocol's tool kind. */
-  kind: 'read' | 'edit' | 'search' | 'execute';
+  kind: 'read' | 'edit' | 'search' | 'execute' | 'other';
   /** One line for people. */
   title: (input: Record<string, unknown>) => string;
   /** Throws ToolError for what the model should hear and correct. */

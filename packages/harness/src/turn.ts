@@ -5,13 +5,14 @@ import { ModelError } from './wire.ts';
 import { ToolError } from './tool.ts';
 import { bashTool } from './tool-bash.ts';
 import { editTool, readTool, writeTool } from './tool-files.ts';
+import { askTool, publishTool } from './tool-caller.ts';
 import { searchTool } from './tool-search.ts';
-import type { Tool, ToolOutcome } from './tool.ts';
+import type { Caller, Tool, ToolOutcome } from './tool.ts';
 import type { ToolCall, ToolResult, Transcript } from './transcript.ts';
 import type { Updates } from './updates.ts';
 import type { ModelReply } from './wire.ts';
 
-const tools: readonly Tool[] = [bashTool, readTool, writeTool, editTool, searchTool];
+const tools: readonly Tool[] = [bashTool, readTool, writeTool, editTool, searchTool, publishTool, askTool];
 const maxModelCalls = 200;
 /** Beyond it the model is told to make fewer calls at once. */
 const maxParallelCalls = 32;
@@ -43,7 +44,9 @@ export interface TurnOptions {
   model: Model;
   updates: Updates;
   /** Resolves when the service has on record what it was told so far; rejects when the turn is not its any more. */
-  recorded: () => Promise<void>;
+  recorded: () => Promise<unknown>;
+  /** Asks the caller; null when there is no answer. */
+  ask: Caller['ask'];
   signal: AbortSignal;
   childEnv: () => Promise<Record<string, string>>;
   /** Ids of all calls of the session so far. */
@@ -195,6 +198,7 @@ export class Turn {
         mark: `${sessionId}.${call.id}`,
         childEnv,
         onProgress: (text) => updates.toolProgress(call, text),
+        caller: { artifact: (content, about) => updates.artifact(content, about), ask: this.#options.ask },
       });
     } catch (error) {
       if (error instanceof ToolError) return failed(error.message);

@@ -46,6 +46,15 @@ export class Updates implements ReplySink {
     this.#object({ sessionUpdate: 'tool_call_update', toolCallId: call.id, status, content: content(text) });
   }
 
+  /** Content that is a result of its own. */
+  artifact(of: object, about: { id: string; name: string }): void {
+    this.#object({
+      sessionUpdate: 'agent_message_chunk',
+      content: of,
+      _meta: { 'berth.dev': { artifact: about } },
+    });
+  }
+
   /** Nothing may follow the answer to the prompt. */
   close(): void {
     this.#open = false;

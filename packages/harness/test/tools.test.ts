@@ -17,6 +17,7 @@ import type { TestContext } from 'node:test';
 import { ToolError } from '../src/tool.ts';
 import type { Tool, ToolContext, ToolOutcome } from '../src/tool.ts';
 import { bashTool } from '../src/tool-bash.ts';
+import { askTool, publishTool } from '../src/tool-caller.ts';
 import { editTool, readTool, writeTool } from '../src/tool-files.ts';
 import { searchTool } from '../src/tool-search.ts';
 
@@ -35,6 +36,7 @@ function toolGround(context: TestContext): { cwd: string; run: Run } {
         mark: `${cwd}.${++calls}`,
         childEnv: async () => ({ PATH: '/usr/bin:/bin', GREETING: 'hello' }),
         onProgress: () => undefined,
+        caller: { artifact: () => undefined, ask: async () => null },
         ...more,
       }),
   };
@@ -163,4 +165,49 @@ test('search finds text and names, without the folders that nobody means', async
   });
   assert.equal((await run(searchTool, { pattern: '(' })).isError, true);
   await assert.rejects(run(searchTool, {}), ToolError);
+});
+
+test('publish hands over a file with its name and media type, and says what it cannot hand over', async (t) => {
+  const { run, cwd } = toolGround(t);
+  writeFileSync(join(cwd, 'Report.MD'), '# é');
+  writeFileSync(join(cwd, 'odd'), Buffer.from([1, 0, 2]));
+  writeFileSync(join(cwd, 'big'), Buffer.alloc(4 * 1024 * 1024 + 1));
+  const made: unknown[] = [];
+  const caller = {
+    artifact: (content: object, about: object) => void made.push([content, about]),
+    ask: async () => null,
+  };
+  await run(publishTool, { file: 'Report.MD', title: 'The report' }, { caller });
+  const done = await run(publishTool, { file: 'odd' }, { caller });
+  assert.deepEqual(done, { text: 'The user has odd (3 bytes).', isError: false });
+  const file = (name: string, mimeType: string, bytes: Buffer | string) => ({
+    type: 'resource',
+    resource: { uri: `file://${join(cwd, name)}`, mimeType, blob: Buffer.from(bytes).toString('base64') },
+  });
+  assert.deepEqual(made, [
+    [file('Report.MD', 'text/markdown', '# é'), { id: join(cwd, 'Report.MD'), name: 'The report' }],
+    [file('odd', 'application/octet-stream', Buffer.from([1, 0, 2])), { id: join(cwd, 'odd'), name: 'odd' }],
+  ]);
+  for (const file of ['none', '.', 'big'])
+    await assert.rejects(run(publishTool, { file }, { caller }), ToolError);
+});
+
+test('ask gives the words of the answer, and says when there is none', async (t) => {
+  const { run } = toolGround(t);
+  let form: unknown;
+  const answering = (said: Record<string, unknown> | null) => ({
+    caller: {
+      artifact: () => undefined,
+      async ask(_message: string, asked: object) {
+        form = asked;
+        return said;
+      },
+    },
+  });
+  const input = { question: 'Which?', options: ['a', 'b', 'a', 7] };
+  assert.equal((await run(askTool, input, answering({ answer: 'b' }))).text, 'b');
+  const answer = { type: 'string', title: 'Answer', enum: ['a', 'b'] };
+  assert.deepEqual(form, { type: 'object', properties: { answer }, required: ['answer'] });
+  assert.equal((await run(askTool, { question: 'Why?' }, answering(null))).text, 'The user gave no answer.');
+  await assert.rejects(run(askTool, {}, answering(null)), ToolError);
 });

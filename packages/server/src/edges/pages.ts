@@ -11,6 +11,7 @@ import { jsonResponse, newHead } from './http/answer.ts';
 import type { Edge } from './http/edge.ts';
 import { errorResponse } from './http/errors.ts';
 import type { Env } from './http/request.ts';
+import { hostOpenapiText } from './openapi-hosts.ts';
 import { openapiText } from './openapi.ts';
 
 /** What keeps the service from taking work; empty when it is ready. Each is one line for an operator. */
@@ -29,11 +30,15 @@ export function addPages(
   const openapi = once(() => openapiText(edge.addresses.baseUrl));
   const docs = once(() => docsPage(edge.addresses));
   const landing = once(() => landingPage(edge.addresses));
+  const { baseUrl, appDomain } = edge.addresses;
+  const hostOpenapi = once(() => hostOpenapiText(appDomain, baseUrl.startsWith('https:') ? 'https' : 'http'));
   const pages: Record<string, (c: Context<Env>) => Response | Promise<Response>> = {
     '/': () => html(landing()),
     '/docs': () => html(docs()),
     '/openapi.json': () =>
       jsonResponse(200, openapi(), { ...publicHead(), 'Access-Control-Allow-Origin': '*' }),
+    '/openapi-agent-host.json': () =>
+      jsonResponse(200, hostOpenapi(), { ...publicHead(), 'Access-Control-Allow-Origin': '*' }),
     '/healthz': () => jsonResponse(200, '{"status":"ok"}', newHead(newId())),
     '/readyz': () => ready(edge, probe),
     '/metrics': () => metrics(edge, gauges),

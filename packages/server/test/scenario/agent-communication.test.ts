@@ -142,8 +142,10 @@ test('A session that the client names holds its runs, and its history leads to m
   // Another agent's host knows nothing of it, also with a key that may see both.
   assert.equal((await asked('GET', `/session/${session_id}`)).status, 404);
   assert.equal((await asked('GET', `/runs/${first.body.run_id}`)).status, 404);
-  const stolen = await asked('POST', '/runs', asks('x', { session_id }));
-  assert.equal(stolen.status, 404);
+  // There the same id is another session: nobody can tell that it is taken elsewhere.
+  const own = await asked('POST', '/runs', asks('x', { session_id, mode: 'async' }));
+  assert.deepEqual([own.status, own.body.session_id], [202, session_id]);
+  assert.equal((await call('GET', `/session/${session_id}`)).body.history.length, 4);
 });
 
 test('A run is cancelled, once.', async () => {

@@ -33,7 +33,7 @@ interface LegacyRoute {
 /** The HTTP+JSON binding of A2A 0.3, `path` without its `/v1`, by the SDK's layer over the same handler. */
 export async function legacyRest(call: HostCall, path: string): Promise<Response> {
   const allowed = new Set<string>();
-  for (const { method, pattern, run } of routes) {
+  for (const { method, pattern, run } of legacyRestRoutes) {
     const match = pattern.exec(path);
     if (!match) continue;
     allowed.add(method);
@@ -87,7 +87,7 @@ function stream({ call, handler, stop }: Match, items: AsyncGenerator<unknown>):
 const subscribe = async (match: Match) =>
   stream(match, await match.transport.resubscribe(match.ids[0]!, match.context));
 
-const routes: LegacyRoute[] = [
+export const legacyRestRoutes: LegacyRoute[] = [
   {
     method: 'GET',
     pattern: /^\/card$/,

@@ -72,7 +72,7 @@ async function handle(call: HostCall): Promise<Response> {
 
 function find(method: string, path: string): { route: RestRoute; ids: string[] } {
   const allowed = new Set<string>();
-  for (const route of routes) {
+  for (const route of restRoutes) {
     // With or without a tenant, an opaque name that a card may give; ours gives none.
     const match = route.pattern.exec(path) ?? route.pattern.exec(path.replace(/^\/[^/:]+(?=\/.)/, ''));
     if (!match) continue;
@@ -117,7 +117,7 @@ function restStream(
 const subscribe = (match: Match) =>
   restStream(match, match.handler.resubscribe({ tenant: '', id: match.ids[0]! }));
 
-const routes: RestRoute[] = [
+export const restRoutes: RestRoute[] = [
   {
     method: 'POST',
     pattern: /^\/message:send$/,

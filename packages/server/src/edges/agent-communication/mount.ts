@@ -12,7 +12,7 @@ import { agentsQuery } from './shapes.ts';
 type Handler = (call: HostCall, params: string[]) => Promise<Response>;
 
 /** All operations of the Agent Communication Protocol 0.2, by path; each with its methods. */
-const routes: [path: RegExp, methods: Record<string, Handler>][] = [
+export const communicationRoutes: [path: RegExp, methods: Record<string, Handler>][] = [
   [/^\/ping$/, { GET: async (call) => call.adopt(Response.json({})) }],
   [/^\/agents$/, { GET: async (call) => listAgents(call) }],
   [/^\/agents\/([^/]+)$/, { GET: async (call, [name]) => getAgent(call, name!) }],
@@ -34,11 +34,11 @@ const routes: [path: RegExp, methods: Record<string, Handler>][] = [
 export function agentCommunicationMount(): HostMount {
   return {
     name: 'agent-communication',
-    owns: (path) => routes.some(([pattern]) => pattern.test(path)),
+    owns: (path) => communicationRoutes.some(([pattern]) => pattern.test(path)),
     isPublic: (method, path) => method === 'GET' && path === '/ping',
     handlePublic: async (call) => call.adopt(Response.json({})),
     async handle(call) {
-      const [pattern, methods] = routes.find(([one]) => one.test(call.path))!;
+      const [pattern, methods] = communicationRoutes.find(([one]) => one.test(call.path))!;
       const handler = methods[call.method === 'HEAD' ? 'GET' : call.method];
       if (!handler) {
         const allowed = Object.keys(methods).join(', ');

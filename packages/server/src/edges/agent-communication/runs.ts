@@ -8,6 +8,7 @@ import type { HostCall } from '../hosts/host-edge.ts';
 import { invalidRequest, validate } from '../http/validate.ts';
 import { readInput, textOf } from './messages.ts';
 import { nameOf, requireName } from './names.ts';
+import { conversationOf } from './sessions.ts';
 import type { MessageInput, Mode, Run } from './shapes.ts';
 import { runCreate, runResume } from './shapes.ts';
 import { RunStory } from './story.ts';
@@ -17,21 +18,22 @@ export async function createRun(call: HostCall): Promise<Response> {
   const body = validate(runCreate, await call.json({ maxBytes: limits.acpMessageBytes }), 'body');
   requireName(call, body.agent_name);
   const { services, caller, agent } = call;
-  if (body.session?.history?.length && !(await exists(call, body.session.id)))
+  const sessionId = (body.session_id ?? body.session?.id)?.toLowerCase() ?? null;
+  if (body.session?.history?.length && (await conversationOf(call, sessionId!)) === null)
     throw invalidRequest([
       { path: 'session.history', message: 'of another server is not fetched; send its messages as input' },
     ]);
-  const sessionId = (body.session_id ?? body.session?.id)?.toLowerCase() ?? null;
   const accepted = await services.runs.send(caller, {
     ...readInput(body.input),
     agentId: agent.id,
-    conversationId: sessionId,
+    // An id of a client names a session of this agent alone, so that whether another agent has it cannot be told.
+    conversationId: sessionId && (await services.a2a.resolveContext(caller, agent.id, sessionId)),
     mayBegin: true,
     onBusy: 'enqueue',
     source: 'agent-communication',
     idempotency: null,
   });
-  const story = storyOf(call, { ...accepted, createdAt: new Date() });
+  const story = await storyOf(call, { ...accepted, createdAt: new Date() });
   return answer(call, story, accepted.runId, body.mode, 0);
 }
 
@@ -43,7 +45,7 @@ export async function getRun(call: HostCall, runId: string): Promise<Response> {
 /** `GET /runs/{run_id}/events` */
 export async function listRunEvents(call: HostCall, runId: string): Promise<Response> {
   const run = await call.services.runs.get(call.caller, runId);
-  const story = storyOf(call, { ...run, runId });
+  const story = await storyOf(call, { ...run, runId });
   const events = [];
   for await (const event of logOf(call, runId)) events.push(...story.take(event));
   return call.adopt(Response.json({ events }));
@@ -66,7 +68,7 @@ export async function resumeRun(call: HostCall, runId: string): Promise<Response
     throw invalidRequest([{ path: 'run_id', message: 'must be the run of the path' }]);
   const questions = await services.runs.questions(caller, runId);
   if (questions.length === 0) throw new DomainError('conflict', 'The run does not wait for an answer.');
-  const story = storyOf(call, { ...run, runId });
+  const story = await storyOf(call, { ...run, runId });
   let seq = 0;
   for await (const event of logOf(call, runId)) {
     story.take(event);
@@ -138,16 +140,20 @@ const isEnd = (event: ConversationEvent) => endsRun(event.type) || event.type ==
 
 async function currentRun(call: HostCall, runId: string): Promise<Run> {
   const run = await call.services.runs.get(call.caller, runId);
-  const story = storyOf(call, { ...run, runId });
+  const story = await storyOf(call, { ...run, runId });
   for await (const event of logOf(call, runId)) story.take(event);
   return story.run();
 }
 
-function storyOf(call: HostCall, run: { runId: string; conversationId: string; createdAt: Date }): RunStory {
+async function storyOf(
+  call: HostCall,
+  run: { runId: string; conversationId: string; createdAt: Date },
+): Promise<RunStory> {
+  const names = await call.services.a2a.contextIds([run.conversationId]);
   return new RunStory({
     agentName: nameOf(call.agent),
     runId: run.runId,
-    sessionId: run.conversationId,
+    sessionId: names.get(run.conversationId) ?? run.conversationId,
     createdAt: run.createdAt,
   });
 }
@@ -160,16 +166,6 @@ async function* logOf({ services, caller }: HostCall, runId: string): AsyncGener
     after = events.at(-1)?.seq ?? after;
     if (!hasMore) return;
   }
-}
-
-async function exists({ services, caller }: HostCall, conversationId: string): Promise<boolean> {
-  return services.conversations.get(caller, conversationId.toLowerCase()).then(
-    () => true,
-    (error: unknown) => {
-      if (error instanceof DomainError && error.code === 'not_found') return false;
-      throw error;
-    },
-  );
 }
 
 /**

@@ -7,6 +7,14 @@ import { nameOf } from './names.ts';
 /** So many messages, the newest, are named in the history. */
 const HISTORY_MESSAGES = 1_000;
 
+/** The conversation that a session of this agent is, by its own id or one that a client made up; null: there is none. */
+export function conversationOf(
+  { services, caller, agent }: HostCall,
+  sessionId: string,
+): Promise<string | null> {
+  return services.a2a.findContext(caller, agent.id, sessionId);
+}
+
 /** `GET /session/{session_id}`: the history is addresses of messages, oldest first. */
 export async function getSession(call: HostCall, sessionId: string): Promise<Response> {
   const found: string[] = [];
@@ -27,12 +35,15 @@ export async function getMessage(call: HostCall, sessionId: string, messageId: s
   throw notFound();
 }
 
-async function* messages({ services, caller }: HostCall, sessionId: string): AsyncGenerator<Message> {
+async function* messages(call: HostCall, sessionId: string): AsyncGenerator<Message> {
+  const { services, caller } = call;
+  const conversationId = await conversationOf(call, sessionId);
+  if (conversationId === null) throw notFound();
   let cursor: string | null = null;
   do {
     const page: { items: Message[]; nextCursor: string | null } = await services.conversations.messages(
       caller,
-      sessionId,
+      conversationId,
       { limit: 100, cursor },
     );
     yield* page.items;

@@ -11,7 +11,7 @@ interface Operation {
   handle(call: HostCall, id: string): Promise<Response>;
 }
 
-const operations: Operation[] = [
+export const openaiOperations: Operation[] = [
   { method: 'GET', pattern: /^\/v1\/models$/, handle: listModels },
   { method: 'GET', pattern: /^\/v1\/models\/([^/]+)$/, handle: getModel },
   { method: 'POST', pattern: /^\/v1\/chat\/completions$/, handle: createChatCompletion },
@@ -27,7 +27,7 @@ export function openaiMount(): HostMount {
     owns: (path) => /^\/v1\/(models|chat\/completions|responses)(\/|$)/.test(path),
     refuse: refuseAsOpenai,
     async handle(call) {
-      const found = operations.filter(({ pattern }) => pattern.test(call.path));
+      const found = openaiOperations.filter(({ pattern }) => pattern.test(call.path));
       if (found.length === 0) throw notFound();
       const method = call.method === 'HEAD' ? 'GET' : call.method;
       const operation = found.find((one) => one.method === method);
