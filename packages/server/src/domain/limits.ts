@@ -1,6 +1,8 @@
 /** The numbers of the API contract, section 4, and of what it leaves to us. Each has a test and a line in the docs. */
 export const limits = {
   bodyBytes: 1024 * 1024,
+  /** Of objects and lists in each other, in a body of JSON. */
+  jsonDepth: 128,
   nameChars: 100,
   descriptionChars: 2_000,
   contentChars: 200_000,

@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test, type TestContext } from 'node:test';
 import { a2aWorld, message, sse } from '../support/a2a-world.ts';
+import { openServiceDatabase } from '../support/scenario-world.ts';
 import { until } from '../support/until.ts';
 
 interface Received {
@@ -114,6 +115,12 @@ test('updates are pushed in order with the credentials of their configuration, a
     204,
   );
   assert.ok(!world.service.logs().includes(secret), 'credentials are in no log');
+  const db = openServiceDatabase(world.service);
+  const rows = await db.sql<{ whole: string }[]>`select t::text as whole from a2a_push_configs t`;
+  await db.close();
+  assert.ok(rows.length > 0);
+  for (const form of [secret, Buffer.from(secret).toString('hex'), Buffer.from(secret).toString('base64')])
+    assert.ok(!rows.some(({ whole }) => whole.includes(form)), 'and not readable in the database');
 });
 
 test('no push notification goes to a private network, an address of the service, or without TLS to the public', async (t) => {

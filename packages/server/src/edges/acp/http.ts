@@ -1,5 +1,6 @@
 import type { AcpServer, AgentFactory } from '@agentclientprotocol/sdk/experimental/server';
 import { limits } from '../../domain/limits.ts';
+import { isTooDeep } from '../http/text.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
 import type { Connections, OpenConnection } from './connections.ts';
 
@@ -24,6 +25,8 @@ export async function handleHttp(
     return refusal(426, 'Send the upgrade to a WebSocket with its key and version.');
   const id = call.header(ID_HEADER);
   const body = method === 'POST' ? await call.bytes(limits.acpMessageBytes) : null;
+  if (body && isTooDeep(body.toString('utf8')))
+    return refusal(400, `The message is nested deeper than ${limits.jsonDepth} levels.`);
   // The connection's own signal ends a request that waits; the client is told nothing any more then.
   const request = new Request(call.request.url, {
     method,

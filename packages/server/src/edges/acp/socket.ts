@@ -3,6 +3,7 @@ import type { PreparedWebSocketUpgrade } from '@agentclientprotocol/sdk/experime
 import type { WebSocket } from 'ws';
 import { WebSocketServer } from 'ws';
 import { limits } from '../../domain/limits.ts';
+import { isTooDeep } from '../http/text.ts';
 
 const PING_MS = 15_000;
 /** Messages and bytes a second that a client may send, in bursts of as many. */
@@ -10,6 +11,9 @@ const MESSAGES_A_SECOND = 200;
 const BYTES_A_SECOND = 8 * 1024 * 1024;
 /** RFC 6455, section 7.4.1: what was sent is not taken here, or too much of it. */
 const closeCodes = { unsupported: 1003, policy: 1008 } as const;
+
+const message = `The message is nested deeper than ${limits.jsonDepth} levels.`;
+const tooDeep = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32600, message } });
 
 /** Accepts WebSockets; the answer to the upgrade names the connection. */
 export function createSockets(nameOf: (request: IncomingMessage) => string | undefined): WebSocketServer {
@@ -65,7 +69,9 @@ export function guarded(socket: WebSocket): SdkSocket {
         if (socket.readyState !== socket.OPEN) return;
         if (isBinary) return socket.close(closeCodes.unsupported, 'send text frames');
         if (!mayTake(data.length)) return socket.close(closeCodes.policy, 'too fast');
-        listener(data.toString('utf8'));
+        const text = data.toString('utf8');
+        if (isTooDeep(text)) socket.send(tooDeep);
+        else listener(text);
       });
     },
     // The SDK lets go of a socket only when it is closed.

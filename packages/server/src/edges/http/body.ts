@@ -5,7 +5,7 @@ import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Env } from './request.ts';
 import { header } from './request.ts';
-import { badCharacter } from './text.ts';
+import { badCharacter, isTooDeep } from './text.ts';
 
 /** A client that sends its body slower than this is let go, so that it cannot hold a request open for ever. */
 const bodyTimeoutMs = 30_000;
@@ -61,6 +61,8 @@ function requireJson(
 function parse(bytes: Buffer): unknown {
   if (!isUtf8(bytes)) throw new DomainError('invalid_json', 'The body is not valid UTF-8.');
   const text = bytes.toString('utf8');
+  if (isTooDeep(text))
+    throw new DomainError('invalid_request', `The body is nested deeper than ${limits.jsonDepth} levels.`);
   let value: unknown;
   try {
     value = JSON.parse(text);

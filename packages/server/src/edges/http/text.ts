@@ -1,3 +1,5 @@
+import { limits } from '../../domain/limits.ts';
+
 /** What PostgreSQL's text cannot hold (U+0000) or UTF-8 cannot carry (a surrogate without its other half). */
 export function isStorable(text: string): boolean {
   return !text.includes('\0') && text.isWellFormed();
@@ -17,4 +19,27 @@ export function badCharacter(root: unknown): string | null {
     }
   }
   return null;
+}
+
+/**
+ * Whether JSON is nested deeper than any request has reason to be. What is deep can be read, but not written again: that
+ * takes a step of the call stack for each level.
+ */
+export function isTooDeep(json: string, maxDepth: number = limits.jsonDepth): boolean {
+  // Each level takes two characters.
+  if (json.length <= 2 * maxDepth) return false;
+  let depth = 0;
+  let isText = false;
+  for (let at = 0; at < json.length; at += 1) {
+    const code = json.charCodeAt(at);
+    if (isText) {
+      if (code === 0x5c) at += 1;
+      else if (code === 0x22) isText = false;
+    } else if (code === 0x22) isText = true;
+    else if (code === 0x5b || code === 0x7b) {
+      depth += 1;
+      if (depth > maxDepth) return true;
+    } else if (code === 0x5d || code === 0x7d) depth -= 1;
+  }
+  return false;
 }
