@@ -34,7 +34,11 @@ export function volumeWorld(parent = '/tmp') {
       }),
     /** What operations have left beside the volume. */
     litter: () => readdirSync(join(volumeDir, 'staging')),
-    end: () => rmSync(base, { recursive: true, force: true }),
+    end() {
+      // Folders that the tenant closed are closed to whoever is not root.
+      if (!isRoot) execFileSync('chmod', ['-R', 'u+rwx', base]);
+      rmSync(base, { recursive: true, force: true });
+    },
   };
 }
 
