@@ -11,7 +11,9 @@ import type { Edge } from './http/edge.ts';
 import { errorResponse, presentable } from './http/errors.ts';
 import { createProxies } from './http/forwarded.ts';
 import { createMetrics } from './http/metrics.ts';
+import { admit } from './http/gate.ts';
 import type { Env, NodeBindings } from './http/request.ts';
+import { header } from './http/request.ts';
 import type { Addresses } from './http/route.ts';
 import { serve } from './http/serve.ts';
 import { createStreams } from './http/stream.ts';
@@ -103,9 +105,17 @@ export function createApp(services: Services, options: AppOptions): App {
   };
 }
 
-/** No route has this path and method: 405 when the path is known, else 404. */
-function refuse(c: Context<Env>, edge: Edge, pagePaths: string[]): Response {
+/**
+ * No route has this path and method: 405 when the path is known, else 404. Whoever sends a key is a caller all the same:
+ * it is checked, counted, and told what is left.
+ */
+async function refuse(c: Context<Env>, edge: Edge, pagePaths: string[]): Promise<Response> {
   const head = newHead(newId());
+  try {
+    if (header(c, 'authorization')) await admit(c, edge, head);
+  } catch (error) {
+    return errorResponse(presentable(error, head['X-Request-Id']!), head);
+  }
   const allowed = findAllowed(c.req.path, pagePaths);
   edge.log.debug('no route', { requestId: head['X-Request-Id'], method: c.req.method, path: c.req.path });
   if (allowed.length === 0) {

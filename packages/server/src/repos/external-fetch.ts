@@ -166,11 +166,11 @@ export class ExternalFetcher {
 
   /** The URL and where it leads to. Throws RepoError. */
   async checkUrl(url: string): Promise<CheckedUrl> {
-    const checked = await this.#options.guard.check(url, ['https:']).catch((error: unknown) => {
-      throw error instanceof UrlRefused ? new RepoError(error.message) : error;
+    const { search, hash } = URL.canParse(url) ? new URL(url) : { search: '', hash: '' };
+    if (search !== '' || hash !== '') throw new RepoError('The URL may have no query and no fragment.');
+    return this.#options.guard.check(url, ['https:']).catch((error: unknown) => {
+      throw error instanceof UrlRefused ? new RepoError(error.message, { cause: error }) : error;
     });
-    if (checked.url.search === '' && checked.url.hash === '') return checked;
-    throw new RepoError('The URL may have no query and no fragment.');
   }
 
   async #remote(request: FetchRequest): Promise<Remote> {

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import type { Log } from '../domain/log.ts';
-import type { DeployPushed, GitWire, Repos } from '../domain/ports/repos.ts';
-import type { UrlGuard } from '../domain/url-guard.ts';
+import { RepoError, type DeployPushed, type GitWire, type Repos } from '../domain/ports/repos.ts';
+import { HostNotFound, type UrlGuard } from '../domain/url-guard.ts';
 import { BareRepos } from './bare-repos.ts';
 import { ExternalFetcher } from './external-fetch.ts';
 import { Maintenance } from './maintenance.ts';
@@ -26,7 +26,10 @@ export interface OpenRepos {
   wire(deploy: DeployPushed): GitWire;
   /** Rejects with RepoError when the commit's tree is more than `writeArchive` takes. Reads no file's content. */
   checkTree(agentId: string, commit: string): Promise<void>;
-  /** Rejects with RepoError when `fetch` would refuse the URL for what it is or where it leads to. */
+  /**
+   * Rejects with RepoError when `fetch` would refuse the URL for what it is or where it leads to. A name that cannot be
+   * resolved now is not refused: `fetch` looks again, and says so on the deployment.
+   */
   checkUrl(url: string): Promise<void>;
   /** Resolves when background work has ended. */
   idle(): Promise<void>;
@@ -55,7 +58,9 @@ export async function openRepos(options: OpenReposOptions): Promise<OpenRepos> {
       await listTree(store.dir(agentId), commit, limits);
     },
     checkUrl: async (url) => {
-      await fetcher.checkUrl(url);
+      await fetcher.checkUrl(url).catch((error: unknown) => {
+        if (!(error instanceof RepoError && error.cause instanceof HostNotFound)) throw error;
+      });
     },
     idle: () => maintenance.idle(),
   };

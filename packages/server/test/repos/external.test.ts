@@ -217,7 +217,6 @@ for (const bad of [
   'https://[::ffff:127.0.0.1]/x.git',
   'https://169.254.169.254/latest',
   'https://inside.test/x.git',
-  'https://unknown.test/x.git',
 ]) {
   test(`${bad} is refused before anything is dialled`, async () => {
     const { repos, checkUrl } = await ours({ allow: [] });
@@ -227,6 +226,17 @@ for (const bad of [
     assert.deepEqual(host.state.requests, []);
   });
 }
+
+test('a name that cannot be resolved now is taken, and refused when it is fetched', async () => {
+  const { repos, checkUrl } = await ours();
+  const later = 'https://unknown.test/x.git';
+  await checkUrl(later);
+  await refused(
+    repos.fetch(newId(), { url: later, ref: null, token: null }),
+    /"unknown\.test" cannot be found/,
+  );
+  await assert.rejects(checkUrl(`${later}?a=b`), RepoError);
+});
 
 test('loopback is refused unless the operator opens it', async () => {
   const { repos } = await ours({ allow: [] });

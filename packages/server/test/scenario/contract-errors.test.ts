@@ -140,6 +140,26 @@ test('404: an unknown route is JSON like everything, with a key and without', as
   }
 });
 
+test('a keyed request is told what is left also where there is nothing, and a key that is none is refused there too', async () => {
+  const world = await sharedWorld();
+  for (const [method, path, status, code] of [
+    ['GET', '/v1/nothing', 404, 'not_found'],
+    ['PUT', '/v1/agents', 405, 'method_not_allowed'],
+  ] as const) {
+    const reply = await world.call(method, path);
+    refused(reply, status, code, path);
+    assert.match(reply.headers.get('ratelimit') ?? '', /^"default";r=\d+;t=\d+$/, path);
+    assert.ok(reply.headers.get('ratelimit-policy'), path);
+    // Not by `call`, which knows only answers of calls that there are.
+    const stranger = await fetch(world.service.url + path, {
+      method,
+      headers: { authorization: 'Bearer svc_live_nobody' },
+    });
+    const { code: reason } = (await stranger.json()) as { code: string };
+    assert.deepEqual([stranger.status, reason], [401, 'key_invalid'], path);
+  }
+});
+
 test('405: a path says in Allow exactly what it takes', async () => {
   const world = await sharedWorld();
   for (const [template, methods] of Object.entries(openapi.paths)) {

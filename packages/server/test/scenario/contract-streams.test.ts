@@ -190,6 +190,22 @@ test("a run's stream ends with the run, a conversation's stays open, and two vie
   assert.deepEqual(beyond.frames, []);
 });
 
+test('of what Accept names, the one with the greater weight is answered', async () => {
+  const world = await sharedWorld();
+  const { runId } = (await world.send('hello')).body;
+  for (const [accept, type] of [
+    ['text/event-stream', 'text/event-stream'],
+    ['application/json, text/event-stream', 'text/event-stream'],
+    ['application/json, text/event-stream;q=0.5', 'application/json'],
+    ['Application/JSON;q=0.2, Text/Event-Stream; q=0.5', 'text/event-stream'],
+    ['text/event-stream;q=0', 'application/json'],
+    ['*/*', 'application/json'],
+  ] as const) {
+    const reply = await world.call('GET', `/v1/runs/${runId}/events`, undefined, { accept });
+    assert.equal(reply.headers.get('content-type')?.split(';')[0], type, accept);
+  }
+});
+
 test('events as JSON are the events of the stream, oldest first after a seq and newest first by pages', async () => {
   const world = await sharedWorld();
   const { conversationId, runId } = (await world.send('count: 20 3')).body;

@@ -31,8 +31,22 @@ const replies = {
 const howToRead =
   'JSON by default: newest first with `cursor`, or oldest first from `after`. With `Accept: text/event-stream` a stream that begins at the first event, or after `Last-Event-ID` (or `after`), with nothing missing and nothing twice.';
 
+/** The client names streams in `Accept`, and does not like JSON better (RFC 9110, section 12.5.1). */
 export function wantsStream(accept: string | undefined): boolean {
-  return accept !== undefined && /(^|[\s,])text\/event-stream\b/i.test(accept);
+  if (accept === undefined) return false;
+  const stream = weightOf('text/event-stream', accept);
+  return stream > 0 && stream >= weightOf('application/json', accept);
+}
+
+/** 0 when it is not named. */
+function weightOf(type: string, accept: string): number {
+  for (const range of accept.toLowerCase().split(',')) {
+    const [name, ...parameters] = range.split(';').map((part) => part.trim());
+    if (name !== type) continue;
+    const weight = Number(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? 1);
+    return Number.isFinite(weight) ? weight : 1;
+  }
+  return 0;
 }
 
 async function answerEvents(call: Call<unknown, EventQuery, unknown>, scope: EventScope) {
