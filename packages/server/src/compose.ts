@@ -310,7 +310,15 @@ export async function compose(
   });
   const shared = { db, ...stores, box, holdEncryptionKey: encryptionKeys.hold, cursors, guard, log };
   const a2a = openA2a(shared);
-  const outside = openOutside({ ...shared, nodeId, runs, baseUrl: config.baseUrl, smtp: config.smtp });
+  const sandboxFiles = createSandboxFiles({
+    ...stores,
+    cursors,
+    driver: sandboxDriver,
+    volumes,
+    volumesDir: config.paths.volumes,
+    diskBytes: config.sandbox.diskMb * 1024 * 1024,
+  });
+  const outside = openOutside({ ...shared, nodeId, runs, files: sandboxFiles, baseUrl: config.baseUrl, smtp: config.smtp });
   const services = {
     auth,
     agents,
@@ -321,14 +329,7 @@ export async function compose(
     ...outside.services,
     budgets: createBudgets({ db, ...stores, changed: budgetGuard.changed }),
     sandboxes: createSandboxes({ db, ...stores, cursors, host: runtime.host, nodeId }),
-    sandboxFiles: createSandboxFiles({
-      ...stores,
-      cursors,
-      driver: sandboxDriver,
-      volumes,
-      volumesDir: config.paths.volumes,
-      diskBytes: config.sandbox.diskMb * 1024 * 1024,
-    }),
+    sandboxFiles,
     sandboxExec: createSandboxExec({
       ...stores,
       host: runtime.host,

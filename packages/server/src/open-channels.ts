@@ -9,7 +9,8 @@ import type { Cursors } from './domain/paging.ts';
 import type { UrlGuard } from './domain/url-guard.ts';
 import { createWebhookEdge } from './edges/webhooks.ts';
 import { createDueWorker } from './runtime/due-worker.ts';
-import type { RunsService } from './services/api.ts';
+import type { RunsService, SandboxFilesService } from './services/api.ts';
+import { createAttachments } from './services/attachments.ts';
 import { createChannelTests } from './services/channel-tests.ts';
 import { createChannels } from './services/channels.ts';
 import { createGuardedCaller } from './services/guarded-call.ts';
@@ -36,6 +37,7 @@ export function openChannels(deps: {
   holdEncryptionKey: () => Promise<void>;
   cursors: Cursors;
   guard: UrlGuard;
+  files: Pick<SandboxFilesService, 'write'>;
   baseUrl: string;
   log: Log;
 }) {
@@ -58,6 +60,7 @@ export function openChannels(deps: {
     mail,
     runs: deps.runs,
     caller,
+    attachments: createAttachments({ caller, files: deps.files, log }),
     log,
     wake: worker.wake,
   });

@@ -93,6 +93,12 @@ export const limits = {
   slackAppChannels: 200,
   /** For commands and terminals in a sandbox that a message waits for to be replaced. */
   replacedCommandSeconds: 10,
+  /** Files of one message that are put into the workspace: how many, each, and together. */
+  attachmentsPerMessage: 20,
+  attachmentBytes: 25 * 1024 * 1024,
+  attachmentsBytes: 50 * 1024 * 1024,
+  /** That a process fetches and holds in memory at once. */
+  attachmentsAtOnce: 4,
   /** For which the signing secret before the last rotation is still taken. */
   previousSecretHours: 24,
   /** Turns of an organisation that channels have under way at once; what comes beyond waits in the inbox. */

@@ -15,7 +15,7 @@ import {
 
 interface Dependencies extends Pick<
   InboundWorkDependencies,
-  'db' | 'queue' | 'answers' | 'runs' | 'caller' | 'mail'
+  'db' | 'queue' | 'answers' | 'runs' | 'caller' | 'mail' | 'attachments'
 > {
   /** Told after the commit. */
   onBegun: (due: DueEvent, runId: string) => Promise<void>;
@@ -28,6 +28,8 @@ interface Said {
   /** Of its conversation, the best first. */
   keys: string[];
   known: string | null;
+  /** What is told of its attachments, line by line. */
+  files: string[];
 }
 
 /** What an event is without a turn. */
@@ -60,7 +62,7 @@ export function createInboundBegin(deps: Dependencies) {
     if (known !== null && typeof cap === 'number' && (await answers.answeredLately(known)) >= cap) {
       return { state: 'ignored', reason: 'too_many_answers' };
     }
-    return { due, event, keys, known };
+    return { due, event, keys, known, files: [] };
   }
 
   async function readMail(
@@ -112,6 +114,13 @@ export function createInboundBegin(deps: Dependencies) {
     return isNext;
   }
 
+  /** Before the turn begins; what an attempt before has put there is not put there twice. */
+  async function saveFiles({ due, event }: Said): Promise<string[]> {
+    if (event.attachments.length === 0) return [];
+    const save = () => deps.attachments.save(due, event.messageKey ?? due.id, event.attachments);
+    return deps.db.outside(save);
+  }
+
   /** The messages, their conversation, their run and the states of their events: all of it, or nothing. */
   async function accept(said: Said[]): Promise<{ first: Said; runId: string } | null> {
     return db.tx(async () => {
@@ -156,7 +165,9 @@ export function createInboundBegin(deps: Dependencies) {
       return 'over';
     }
     if (!(await isNextOfItsConversation(first))) return 'over';
-    const begun = await accept([first, ...(await joining(first, kind, setup))]);
+    const said = [first, ...(await joining(first, kind, setup))];
+    for (const one of said) one.files = await saveFiles(one);
+    const begun = await accept(said);
     if (begun === null) return 'over';
     if (due.line === unread) await queue.leftLine(due.id, unread);
     void deps.onBegun(begun.first.due, begun.runId);
@@ -190,7 +201,9 @@ function conversationKeys(event: InboundEvent, kind: ChannelKindName): string[] 
 
 /** Of several, each in a paragraph of its own; who speaks stands before it when it is not always the same. */
 function contentOf(said: Said[]): string {
-  const texts = said.map(({ event }) => cleanText(event.text.slice(0, 190_000)) + attachmentNote(event));
+  const texts = said.map(({ event, files }) =>
+    `${cleanText(event.text.slice(0, 180_000))}${attachmentNote(files)}`.trimStart(),
+  );
   const senders = new Set(said.map(({ event }) => event.sender?.id ?? ''));
   if (senders.size === 1) return texts.join('\n\n');
   return said.map(({ event: { sender } }, index) => `${nameOf(sender)}: ${texts[index]}`).join('\n\n');
@@ -215,10 +228,5 @@ const senderOf = ({ sender }: InboundEvent) =>
     isBot: sender.isBot,
   };
 
-function attachmentNote({ attachments }: InboundEvent): string {
-  if (attachments.length === 0) return '';
-  const names = attachments
-    .slice(0, 20)
-    .map(({ name, mediaType }) => `- ${cleanText(name.slice(0, 200))} (${mediaType.slice(0, 100)})`);
-  return `\n\nAttachments:\n${names.join('\n')}`.trimStart();
-}
+const attachmentNote = (lines: string[]) =>
+  lines.length === 0 ? '' : `\n\nAttachments:\n${lines.join('\n')}`;

@@ -7,6 +7,7 @@ import type { ChannelAnswerStore } from '../store/channel-answers.ts';
 import type { Database } from '../store/database.ts';
 import type { DueEvent, InboundQueue } from '../store/inbound-queue.ts';
 import type { RunsService } from './api.ts';
+import type { Attachments } from './attachments.ts';
 import type { ChannelSetups } from './channels.ts';
 import type { GuardedCaller } from './guarded-call.ts';
 
@@ -21,6 +22,7 @@ export interface InboundWorkDependencies {
   mail: ChannelMail;
   runs: Pick<RunsService, 'send' | 'outcome'>;
   caller: GuardedCaller;
+  attachments: Attachments;
   log: Log;
   /** Told when an event can go on at once. */
   wake: () => void;

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { openChannels } from '../../src/open-channels.ts';
 import { createBox } from '../../src/domain/box.ts';
+import { preconditionFailed } from '../../src/domain/preconditions.ts';
 import { createCursors } from '../../src/domain/paging.ts';
 import type { InboundRequest } from '../../src/domain/ports/channel.ts';
 import { createUrlGuard } from '../../src/services/url-guard.ts';
@@ -14,9 +15,34 @@ import { hookUrl, type Unsigned } from './fixtures/fixture.ts';
 const encryptionKey = randomBytes(32);
 const cursorKey = randomBytes(32);
 
+type Files = Parameters<typeof openChannels>[0]['files'];
+
+/** Files that were written, by their path in the workspace. */
+export function writtenFiles(written = new Map<string, Buffer>()): Files {
+  return {
+    async write(_principal, _agentId, path, { content }) {
+      const name = path.names.map(String).join('/');
+      if (written.has(name)) throw preconditionFailed();
+      const bytes = Buffer.concat(await Array.fromAsync(content));
+      written.set(name, bytes);
+      const entry = {
+        name: path.names.at(-1)!,
+        type: 'file' as const,
+        sizeBytes: bytes.length,
+        mode: 0o644,
+        modifiedAt: new Date(),
+        target: null,
+        version: '1',
+      };
+      return { entry, created: true };
+    },
+  };
+}
+
 /** All that receives, works and answers, over one replica of the run world. */
-export function channelParts({ db, nodeId, runs }: Replica) {
+export function channelParts({ db, nodeId, runs }: Replica, files: Files = writtenFiles()) {
   return openChannels({
+    files,
     db,
     nodeId,
     agents: createAgentStore(db),
@@ -34,9 +60,11 @@ export function channelParts({ db, nodeId, runs }: Replica) {
 export async function channelWorld(options: ReplicaOptions = {}) {
   const world = await runWorld();
   const replica = await world.replica(options);
-  const parts = channelParts(replica);
+  const written = new Map<string, Buffer>();
+  const parts = channelParts(replica, writtenFiles(written));
   return {
     ...world,
+    written,
     replica,
     addReplica: world.replica,
     ...parts,

@@ -126,7 +126,16 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     snapshotsDir: join(volumesDir, 'snapshots'),
     diskBytes: 50 * 1024 * 1024,
   });
+  const sandboxFiles = createSandboxFiles({
+    ...stores,
+    cursors,
+    driver: fakeVolumeDriver,
+    volumes: createVolumes(volumeSwap),
+    volumesDir,
+    diskBytes: 50 * 1024 * 1024,
+  });
   const channels = openChannels({
+    files: sandboxFiles,
     nodeId: newId(),
     db,
     ...stores,
@@ -150,14 +159,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     inboundEvents: channels.inboundEvents,
     schedules: openSchedules({ db, ...stores, runs: core.runs, cursors, log: silentLog }).service,
     sandboxes: createSandboxes({ db, ...stores, cursors, host: sandboxHost, nodeId: newId() }),
-    sandboxFiles: createSandboxFiles({
-      ...stores,
-      cursors,
-      driver: fakeVolumeDriver,
-      volumes: createVolumes(volumeSwap),
-      volumesDir,
-      diskBytes: 50 * 1024 * 1024,
-    }),
+    sandboxFiles,
     sandboxExec: createSandboxExec({
       ...stores,
       host: sandboxHost,

@@ -2,6 +2,7 @@ import type { IgnoreReason } from '../../domain/channel.ts';
 import type {
   Answer,
   Attachment,
+  CalledContent,
   ChannelKind,
   ChannelSetup,
   HttpReply,
@@ -122,7 +123,7 @@ function namesBot(message: Json, setup: ChannelSetup, botId: string): boolean {
   return name !== null && text.includes(`@${name.toLowerCase().replace(/^@/, '')}`);
 }
 
-/** `getFile` tells the path under which the bytes are; whoever makes the call goes on there (`result.file_path`). */
+/** `getFile` tells the path under which the bytes are. */
 function readFiles(message: Json, setup: ChannelSetup): Attachment[] {
   const photos = listAt(message, 'photo');
   const found = [photos.at(-1), ...['document', 'voice', 'audio', 'video'].map((name) => at(message, name))];
@@ -134,9 +135,20 @@ function readFiles(message: Json, setup: ChannelSetup): Attachment[] {
       name: textAt(file, 'file_name') ?? 'file',
       mediaType: textAt(file, 'mime_type') ?? 'image/jpeg',
       sizeBytes: typeof size === 'number' ? size : null,
-      content: { at: 'call', call: getCall(`${api(setup)}/getFile?file_id=${encodeURIComponent(id)}`) },
+      content: {
+        at: 'call',
+        call: getCall(`${api(setup)}/getFile?file_id=${encodeURIComponent(id)}`),
+        next: (reply) => fileCall(reply, setup),
+      },
     } satisfies Attachment;
   });
+}
+
+function fileCall(reply: HttpReply, setup: ChannelSetup): CalledContent | null {
+  const path = textAt(readJson(reply), 'result', 'file_path');
+  if (path === null || !/^[\w-][\w./-]{0,300}$/.test(path) || path.includes('..')) return null;
+  const base = api(setup).replace(/\/bot(?=[^/]*$)/, '/file/bot');
+  return { at: 'call', call: getCall(`${base}/${path}`, { accept: '*/*' }) };
 }
 
 const api = (setup: ChannelSetup) =>

@@ -1,8 +1,10 @@
 import type {
   Answer,
   Attachment,
+  CalledContent,
   ChannelKind,
   ChannelSetup,
+  HttpReply,
   InboundRequest,
   ReplyStep,
 } from '../../domain/ports/channel.ts';
@@ -136,9 +138,20 @@ function readMedia(fields: URLSearchParams, setup: ChannelSetup): Attachment[] {
       name: `media-${index + 1}`,
       mediaType: fields.get(`MediaContentType${index}`) ?? 'application/octet-stream',
       sizeBytes: null,
-      content: { at: 'call', call: getCall(url, { ...account(setup), accept: '*/*' }) },
+      content: {
+        at: 'call',
+        call: getCall(url, { ...account(setup), accept: '*/*' }),
+        next: storedCall,
+      },
     } satisfies Attachment;
   });
+}
+
+/** Twilio leads on to where the media are stored, by a link that needs no credentials and gets none. */
+function storedCall(reply: HttpReply): CalledContent | null {
+  const location = reply.headers.get('location') ?? '';
+  const isLink = reply.status >= 301 && reply.status <= 308 && location.startsWith('https://');
+  return isLink ? { at: 'call', call: getCall(location, { accept: '*/*' }), next: storedCall } : null;
 }
 
 const account = (setup: ChannelSetup) =>

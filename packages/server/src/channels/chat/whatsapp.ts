@@ -1,21 +1,24 @@
 import type {
   Answer,
   Attachment,
+  CalledContent,
   ChannelKind,
   ChannelSetup,
+  HttpReply,
   InboundEvent,
   InboundRequest,
   ReplyStep,
 } from '../../domain/ports/channel.ts';
 import { invalid } from '../../domain/errors.ts';
 import { isObject, listAt, at, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
-import { bearer, getCall, jsonCall, readStatus, segment } from '../call.ts';
+import { bearer, getCall, jsonCall, readJson, readStatus, segment } from '../call.ts';
 import { emptyAnswer, event, plainName, textAnswer, withoutEmpty } from '../event.ts';
 import { forged, genuine, sameText, secretsOf, signedInHex } from '../signing.ts';
 import { splitText } from '../split.ts';
-import { allows, apiOf, required, requiredSetting, setting } from '../specs.ts';
+import { allows, apiOf, leadsTo, required, requiredSetting, setting } from '../specs.ts';
 
 const bodyChars = 4_096;
+const mediaHosts = ['lookaside.fbsbx.com', '.fbsbx.com', '.whatsapp.net', 'graph.facebook.com'];
 const mediaTypes = ['image', 'video', 'audio', 'document', 'sticker'];
 
 /** WhatsApp Business Platform, Cloud API. One request carries any number of messages. */
@@ -146,9 +149,16 @@ function readMedia(message: Json, type: string, setup: ChannelSetup): Attachment
       name: textAt(message, type, 'filename') ?? type,
       mediaType: textAt(message, type, 'mime_type') ?? 'application/octet-stream',
       sizeBytes: typeof size === 'number' ? size : null,
-      content: { at: 'call', call },
+      content: { at: 'call', call, next: (reply) => mediaCall(reply, setup) },
     },
   ];
+}
+
+function mediaCall(reply: HttpReply, setup: ChannelSetup): CalledContent | null {
+  const url = textAt(readJson(reply), 'url');
+  if (!leadsTo(url, mediaHosts, setup)) return null;
+  const token = bearer(setup.credentials['accessToken']);
+  return { at: 'call', call: getCall(url, { ...token, accept: '*/*' }) };
 }
 
 const graph = (setup: ChannelSetup) => apiOf(setup, 'https://graph.facebook.com/v23.0');

@@ -54,7 +54,14 @@ export interface Attachment {
   mediaType: string;
   sizeBytes: number | null;
   /** Where the bytes are: in the delivery itself, or behind a request. */
-  content: { at: 'inline'; bytes: Buffer } | { at: 'call'; call: HttpCall };
+  content: { at: 'inline'; bytes: Buffer } | CalledContent;
+}
+
+export interface CalledContent {
+  at: 'call';
+  call: HttpCall;
+  /** For an answer that says where the bytes are; null when it is the bytes. */
+  next?: (reply: HttpReply) => CalledContent | null;
 }
 
 export interface ParsedRequest {
