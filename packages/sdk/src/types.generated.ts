@@ -537,6 +537,8 @@ export interface InboundReplayed {
   replayed: number;
   /** How many more there are; call again. */
   left: number;
+  /** How many are left out, since their answer may have been sent: replay each by itself to send it again. */
+  doubtful: number;
 }
 
 export interface LimitsAnswer {

@@ -24,14 +24,25 @@ export function readSince(given: string, nowMs: number): string {
 }
 
 /** All of them, in as many calls as that takes. */
-async function replayFailed(context: Context, agentId: string, since: string, channelId: string | undefined) {
+async function replayFailed(
+  context: Context,
+  agentId: string,
+  since: string,
+  channelId: string | undefined,
+): Promise<number> {
   let replayed = 0;
   for (;;) {
     const which = { since, ...(channelId === undefined ? {} : { channelId }) };
     const told = await context.client.inboundEvents.replayFailed(agentId, which);
     replayed += told.replayed;
     // What is left when nothing could be queued is being worked on by somebody else.
-    if (told.left === 0 || told.replayed === 0) return replayed;
+    if (told.left > 0 && told.replayed > 0) continue;
+    if (told.doubtful > 0) {
+      context.note(
+        `${told.doubtful} are left out, since their answer may have been sent; replay each by its id\n`,
+      );
+    }
+    return replayed;
   }
 }
 

@@ -1,16 +1,24 @@
 import type { Answer, ChannelKind, ChannelSetup, ReplyStep, SendOutcome } from '../domain/ports/channel.ts';
 import { UrlRefused } from '../domain/url-guard.ts';
 import type { ChannelAnswerStore } from '../store/channel-answers.ts';
-import type { GuardedCaller } from './guarded-call.ts';
+import { CallNotSent, type GuardedCaller } from './guarded-call.ts';
 
 interface Means {
-  answers: Pick<ChannelAnswerStore, 'answers' | 'putAnswer'>;
+  answers: Pick<ChannelAnswerStore, 'answers' | 'putAnswer' | 'removeAnswer'>;
   caller: GuardedCaller;
 }
 
+/** Begins the reason of an event whose answer may have been sent. */
+export const mayHaveBeenSent = 'may_have_been_sent';
+
+const doubtful = {
+  outcome: 'doubtful' as const,
+  reason: `${mayHaveBeenSent}: nobody heard how sending the answer ended, and this provider cannot be asked. Replay the event to send it again.`,
+} satisfies SendOutcome;
+
 /**
- * Sends what is not sent yet, in order. What may have been sent already, since its call began and nobody heard how it
- * ended, is looked for before it is sent again.
+ * Sends what is not sent yet, in order, and nothing twice. What may have been sent already, since its call began and nobody
+ * heard how it ended, is looked for; where the provider cannot be asked, that is told, and it is not sent again.
  */
 export async function sendAnswer(
   { answers, caller }: Means,
@@ -22,40 +30,64 @@ export async function sendAnswer(
   const before = await answers.answers(eventId);
   const steps = kind.reply(answer, setup, Date.now());
   for (const [place, step] of steps.entries()) {
-    const state = before.get(place);
-    if (state === 'sent') continue;
-    if (state === 'sending' && (await hasArrived(caller, step))) {
-      await answers.putAnswer(eventId, place, 'sent', null);
-      continue;
+    const known = before.get(place);
+    if (known?.state === 'sent') continue;
+    if (known?.state === 'doubtful') return doubtful;
+    if (known?.state === 'sending' && step.repeat === 'again') {
+      if (step.lookup === null) {
+        await answers.putAnswer(eventId, place, 'doubtful', null);
+        return doubtful;
+      }
+      if (await hasArrived(caller, step, known.beganAt)) {
+        await answers.putAnswer(eventId, place, 'sent', null);
+        continue;
+      }
     }
     await answers.putAnswer(eventId, place, 'sending', null);
     const outcome = await attempt(caller, step, kind);
-    if (outcome.outcome !== 'sent') {
-      if (outcome.outcome === 'failed') await answers.putAnswer(eventId, place, 'failed', null);
+    if (outcome.outcome === 'sent') await answers.putAnswer(eventId, place, 'sent', outcome.externalId);
+    else {
+      if (outcome.outcome === 'retry' && outcome.isUntaken) await answers.removeAnswer(eventId, place);
+      if (outcome.outcome === 'retry') return outcome;
+      await answers.putAnswer(eventId, place, outcome.outcome, null);
       return outcome;
     }
-    await answers.putAnswer(eventId, place, 'sent', outcome.externalId);
     if (place < steps.length - 1) await pause(kind.paceMs);
   }
   return { outcome: 'sent', externalId: null };
 }
 
-async function attempt(caller: GuardedCaller, step: ReplyStep, kind: ChannelKind): Promise<SendOutcome> {
+/** `isUntaken`: the provider surely did nothing. */
+type Attempted =
+  | Exclude<SendOutcome, { outcome: 'retry' }>
+  | (Extract<SendOutcome, { outcome: 'retry' }> & { isUntaken: boolean });
+
+async function attempt(caller: GuardedCaller, step: ReplyStep, kind: ChannelKind): Promise<Attempted> {
+  /** Nobody knows whether it was done; who can be asked, or does nothing twice, gets another attempt. */
+  const inDoubt = (reason: string, afterMs: number | null): Attempted =>
+    step.repeat === 'again' && step.lookup === null
+      ? doubtful
+      : { outcome: 'retry', afterMs, reason, isUntaken: false };
   try {
-    return kind.readReply(await caller.call(step.call));
+    const reply = await caller.call(step.call);
+    const outcome = kind.readReply(reply);
+    if (outcome.outcome !== 'retry') return outcome;
+    // What stands between us and the provider does not know what the provider did.
+    if ([408, 502, 504].includes(reply.status)) return inDoubt(outcome.reason, outcome.afterMs);
+    return { ...outcome, isUntaken: step.lookup === null };
   } catch (error) {
     if (error instanceof UrlRefused) return { outcome: 'failed', reason: error.message };
-    return { outcome: 'retry', afterMs: null, reason: 'The provider could not be reached.' };
+    const reason = 'The provider could not be reached.';
+    if (error instanceof CallNotSent) return { outcome: 'retry', afterMs: null, reason, isUntaken: true };
+    return inDoubt(reason, null);
   }
 }
 
-/** Where the provider cannot be asked, the message goes out once more: twice is better than never. */
-async function hasArrived(caller: GuardedCaller, step: ReplyStep): Promise<boolean> {
-  if (step.repeat === 'same' || step.lookup === null) return false;
-  const reply = await caller.call(step.lookup);
+async function hasArrived(caller: GuardedCaller, step: ReplyStep, beganAt: Date): Promise<boolean> {
+  const reply = await caller.call(step.lookup!);
   if (reply.status >= 300)
     throw new Error(`The provider could not say what arrived: status ${reply.status}.`);
-  return reply.body.includes(step.mark);
+  return step.hasArrived ? step.hasArrived(reply, beganAt) : reply.body.includes(step.mark);
 }
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));

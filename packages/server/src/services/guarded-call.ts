@@ -2,7 +2,7 @@ import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { LookupFunction } from 'node:net';
 import type { HttpCall, HttpReply } from '../domain/ports/channel.ts';
-import type { UrlGuard } from '../domain/url-guard.ts';
+import { UrlRefused, type UrlGuard } from '../domain/url-guard.ts';
 
 export interface CallLimits {
   timeoutMs: number;
@@ -14,6 +14,9 @@ export interface GuardedCaller {
   /** Rejects when there is no answer; UrlRefused when there may be none. Any status is an answer. */
   call(call: HttpCall, limits?: Partial<CallLimits>): Promise<HttpReply>;
 }
+
+/** Nothing of the request has left: whatever was to be done has not been done. */
+export class CallNotSent extends Error {}
 
 const usual: CallLimits = { timeoutMs: 15_000, maxBytes: 4 * 1024 * 1024 };
 /** Tokens are kept for less than the shortest time that a provider gives them. */
@@ -36,9 +39,11 @@ export function createGuardedCaller(guard: UrlGuard, now: () => number = Date.no
   }
 
   async function send(call: HttpCall, limits: CallLimits): Promise<HttpReply> {
-    const { url, addresses } = await guard.check(call.url, ['https:', 'http:']);
+    const { url, addresses } = await guard.check(call.url, ['https:', 'http:']).catch(notSent);
     const headers = { ...call.headers };
-    if (call.token) headers['authorization'] = `Bearer ${await tokenOf(call.token, limits)}`;
+    if (call.token) {
+      headers['authorization'] = `Bearer ${await tokenOf(call.token, limits).catch(notSent)}`;
+    }
     return exchange(call, url, addresses[0]!, headers, limits);
   }
 
@@ -50,6 +55,12 @@ export function createGuardedCaller(guard: UrlGuard, now: () => number = Date.no
       return reply;
     },
   };
+}
+
+function notSent(error: unknown): never {
+  if (error instanceof UrlRefused) throw error;
+  const message = error instanceof Error ? error.message : 'The request could not be sent.';
+  throw new CallNotSent(message, { cause: error });
 }
 
 function exchange(
@@ -87,7 +98,13 @@ function exchange(
         });
       },
     );
-    request.on('error', reject);
+    let isConnected = false;
+    request.on('socket', (socket) => {
+      socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => (isConnected = true));
+    });
+    request.on('error', (error) => {
+      reject(isConnected ? error : new CallNotSent(error.message, { cause: error }));
+    });
     request.end(call.body ?? undefined);
   });
 }

@@ -46,7 +46,7 @@ export function createInboundEnd({ queue, answers, runs, caller, mail }: Depende
       const answer = { text: message.content, replyTo: due.replyTo, outboxId: due.id };
       const outcome = await sendAnswer({ answers, caller }, due.id, answer, kind, setup);
       if (outcome.outcome === 'retry') return { retry: outcome.reason, afterMs: outcome.afterMs };
-      if (outcome.outcome === 'failed') {
+      if (outcome.outcome !== 'sent') {
         await queue.settle(due.id, 'failed', outcome.reason);
         return 'over';
       }

@@ -16,12 +16,15 @@ export interface InboundEventsService {
   get(p: Principal, id: string): Promise<InboundEventRow>;
   /** Works on it once more. `conflict` unless it was ignored, failed or is dead, and its request is still there. */
   replay(p: Principal, id: string): Promise<InboundEventRow>;
-  /** The same for those that failed or are dead, so many at once (`limits.replayedAtOnce`), the oldest first. */
+  /**
+   * The same for those that failed or are dead, so many at once (`limits.replayedAtOnce`), the oldest first. Those whose
+   * answer may have been sent (`doubtful`) are left to be looked at one by one.
+   */
   replayFailed(
     p: Principal,
     agentId: string,
     which: { since: Date; channelId: string | null },
-  ): Promise<{ replayed: number; left: number }>;
+  ): Promise<{ replayed: number; left: number; doubtful: number }>;
 }
 
 export interface InboundEventsDependencies {

@@ -1,6 +1,13 @@
 import type { Database } from './database.ts';
 
-export type AnswerState = 'sending' | 'sent' | 'failed';
+/** `doubtful`: it may have been sent, the provider cannot be asked, and it is not sent again unless somebody says so. */
+export type AnswerState = 'sending' | 'sent' | 'failed' | 'doubtful';
+
+export interface AnswerRow {
+  state: AnswerState;
+  /** When the call began that `state` tells of. */
+  beganAt: Date;
+}
 
 export type ChannelAnswerStore = ReturnType<typeof createChannelAnswerStore>;
 
@@ -16,10 +23,15 @@ export function createChannelAnswerStore(db: Database) {
     },
 
     /** What became of the messages that answer an event, by their place. */
-    async answers(eventId: string): Promise<Map<number, AnswerState>> {
-      const rows = await db.sql<{ place: number; state: AnswerState }[]>`
-        select place, state from channel_answers where event_id = ${eventId}`;
-      return new Map(rows.map((row) => [row.place, row.state]));
+    async answers(eventId: string): Promise<Map<number, AnswerRow>> {
+      const rows = await db.sql<(AnswerRow & { place: number })[]>`
+        select place, state, began_at as "beganAt" from channel_answers where event_id = ${eventId}`;
+      return new Map(rows.map(({ place, state, beganAt }) => [place, { state, beganAt }]));
+    },
+
+    /** The provider did not take it: the next attempt has nothing to be unsure of. */
+    async removeAnswer(eventId: string, place: number): Promise<void> {
+      await db.sql`delete from channel_answers where event_id = ${eventId} and place = ${place}`;
     },
 
     /** Durable before the call is made: whoever comes after a crash knows that it may have been. */
@@ -33,7 +45,8 @@ export function createChannelAnswerStore(db: Database) {
         insert into channel_answers (event_id, place, state, external_id, sent_at)
         values (${eventId}, ${place}, ${state}, ${externalId}, ${state === 'sent' ? new Date() : null})
         on conflict (event_id, place) do update set
-          state = excluded.state, external_id = excluded.external_id, sent_at = excluded.sent_at`;
+          state = excluded.state, external_id = excluded.external_id, sent_at = excluded.sent_at,
+          began_at = case when excluded.state = 'sending' then now() else channel_answers.began_at end`;
     },
 
     async conversationOf(channelId: string, keys: string[]): Promise<string | null> {

@@ -154,7 +154,7 @@ export function createInboundEventStore(db: Database) {
 
     /**
      * For another attempt that somebody asked for. A turn that completed is not run again, and what was sent stays sent;
-     * one that was answered together with others is answered with them again.
+     * what may have been sent is sent again; one that was answered together with others is answered with them again.
      */
     async requeue(id: string): Promise<boolean> {
       const { sql } = db;
@@ -167,15 +167,19 @@ export function createInboundEventStore(db: Database) {
       agentId: string,
       { since, channelId }: { since: Date; channelId: string | null },
       atMost: number,
-    ): Promise<{ replayed: number; left: number }> {
+    ): Promise<{ replayed: number; left: number; doubtful: number }> {
       const { sql } = db;
+      const inDoubt = sql`exists (
+        select 1 from channel_answers c where c.event_id = coalesce(e.joined_to, e.id) and c.state = 'doubtful')`;
       const failed = sql`
         e.agent_id = ${agentId} and e.state in ('failed', 'dead') and e.body is not null and e.received_at >= ${since}
         ${channelId === null ? sql`` : sql`and e.channel_id = ${channelId}`}`;
-      const replayed = await requeueThose(sql, failed, atMost);
-      const [rest] = await sql<{ count: number }[]>`
-        select count(*)::int as count from inbound_events e where ${failed}`;
-      return { replayed, left: rest!.count };
+      // An answer that may have been sent is sent again only for somebody who looked at it.
+      const replayed = await requeueThose(sql, sql`${failed} and not ${inDoubt}`, atMost);
+      const [rest] = await sql<{ left: number; doubtful: number }[]>`
+        select count(*) filter (where not ${inDoubt})::int as left, count(*) filter (where ${inDoubt})::int as doubtful
+        from inbound_events e where ${failed}`;
+      return { replayed, left: rest!.left, doubtful: rest!.doubtful };
     },
 
     /** Drops what came in more than `days` ago; keys and states stay, so that nothing old is taken for new. */
@@ -198,6 +202,9 @@ async function requeueThose(sql: Sql, which: PendingQuery<Row[]>, atMost: number
         where ${which} order by e.id limit ${atMost} for update skip locked
       ) e
       left join runs r on r.id = e.run_id and r.status = 'completed'
+    ),
+    forgiven as (
+      delete from channel_answers c using asked a where c.event_id = a.id and c.state = 'doubtful'
     ),
     joined as (
       update inbound_events e set ${step(sql, 'processing', 'replayed')}

@@ -112,10 +112,10 @@ test('all that failed since a time is worked on again, so many by one call, and 
   await world.worker.stop();
   const replay = (channelId: string | null) =>
     world.inboundEvents.replayFailed(world.owner, world.agentId, { since, channelId });
-  assert.deepEqual(await replay(other.id), { replayed: 0, left: 0 });
+  assert.deepEqual(await replay(other.id), { replayed: 0, left: 0, doubtful: 0 });
   const twice = await Promise.all([replay(channel.id), replay(channel.id)]);
   assert.equal(twice[0].replayed + twice[1].replayed, count - 1);
-  assert.deepEqual(await replay(channel.id), { replayed: 0, left: 0 });
+  assert.deepEqual(await replay(channel.id), { replayed: 0, left: 0, doubtful: 0 });
   const [told] = await world.db.sql<{ queued: number; old: number; steps: number }[]>`
     select count(*) filter (where state = 'queued')::int as queued, count(*) filter (where state = 'failed')::int as old,
            max(jsonb_array_length(history))::int as steps

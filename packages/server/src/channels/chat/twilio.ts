@@ -8,8 +8,8 @@ import type {
   InboundRequest,
   ReplyStep,
 } from '../../domain/ports/channel.ts';
-import { isJsonType, mediaType, needText, readFormBody, readJsonBody } from '../body.ts';
-import { basic, formCall, getCall, readStatus, segment } from '../call.ts';
+import { isJsonType, listAt, mediaType, needText, readFormBody, readJsonBody, textAt } from '../body.ts';
+import { basic, formCall, getCall, readJson, readStatus, segment } from '../call.ts';
 import { event, textAnswer, withoutEmpty } from '../event.ts';
 import { forged, genuine, hmac, sameBytes, secretsOf, sha256 } from '../signing.ts';
 import { splitText } from '../split.ts';
@@ -161,6 +161,7 @@ function replySteps(answer: Answer, setup: ChannelSetup): ReplyStep[] {
   const { to, from } = answer.replyTo;
   const sid = segment(setup.credentials['accountSid'] ?? '');
   const url = `${apiOf(setup, 'https://api.twilio.com')}/2010-04-01/Accounts/${sid}/Messages.json`;
+  const query = new URLSearchParams({ To: String(to), From: String(from), PageSize: '100' });
   return splitText(answer.text, smsChars).map((text, index) => ({
     call: formCall(
       url,
@@ -172,7 +173,24 @@ function replySteps(answer: Answer, setup: ChannelSetup): ReplyStep[] {
       account(setup),
     ),
     repeat: 'again',
-    lookup: null,
+    // A message takes no mark of ours, but its words and its time are enough between two numbers.
+    lookup: getCall(`${url}?${query}`, account(setup)),
     mark: `${answer.outboxId}:${index}`,
+    hasArrived: (reply, beganAt) => isAmong(reply, text, beganAt),
   }));
+}
+
+/** For clocks that differ. */
+const slackMs = 30_000;
+/** Carriers change quotation marks and spaces. */
+const words = (text: string) => text.normalize('NFKC').replace(/[^\p{L}\p{N}]/gu, '');
+
+function isAmong(reply: HttpReply, text: string, beganAt: Date): boolean {
+  return listAt(readJson(reply), 'messages').some(
+    (message) =>
+      (textAt(message, 'direction') ?? '').startsWith('outbound') &&
+      !['failed', 'undelivered', 'canceled'].includes(textAt(message, 'status') ?? '') &&
+      Date.parse(textAt(message, 'date_created') ?? '') >= beganAt.getTime() - slackMs &&
+      words(textAt(message, 'body') ?? '').endsWith(words(text)),
+  );
 }

@@ -160,6 +160,8 @@ export interface ReplyStep {
   lookup: HttpCall | null;
   /** A text that stands in the look-up's answer exactly when the message arrived. */
   mark: string;
+  /** In place of the mark, for a look-up that has to be read. `beganAt`: when the message may have been sent. */
+  hasArrived?: (reply: HttpReply, beganAt: Date) => boolean;
 }
 
 export interface HttpReply {
@@ -173,7 +175,9 @@ export type SendOutcome =
   | { outcome: 'sent'; externalId: string | null }
   /** `afterMs` is the provider's own word, else null. */
   | { outcome: 'retry'; afterMs: number | null; reason: string }
-  | { outcome: 'failed'; reason: string };
+  | { outcome: 'failed'; reason: string }
+  /** It may have been sent, and nobody can find out. */
+  | { outcome: 'doubtful'; reason: string };
 
 /** An answer that grows while the model speaks. Best effort: what counts is the end. */
 export interface AnswerStream {

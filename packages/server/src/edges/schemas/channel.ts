@@ -145,6 +145,11 @@ export const InboundReplayed = model(
   z.object({
     replayed: z.int().describe(`How many are queued again, at most ${limits.replayedAtOnce} by one call.`),
     left: z.int().describe('How many more there are; call again.'),
+    doubtful: z
+      .int()
+      .describe(
+        'How many are left out, since their answer may have been sent: replay each by itself to send it again.',
+      ),
   }),
 );
 

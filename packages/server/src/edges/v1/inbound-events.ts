@@ -61,7 +61,7 @@ export const inboundEventRoutes = [
     access: 'edit',
     summary: 'Work on an inbound event again',
     description:
-      'For one that was ignored, failed or is dead, for example after the settings of its channel were changed. Messages of its answer that were sent are not sent again.',
+      'For one that was ignored, failed or is dead, for example after the settings of its channel were changed. Messages of its answer that were sent are not sent again; one that may have been sent is.',
     replies: { 200: { ...one, description: 'The event, queued.' } },
     errors: ['conflict'],
     async handler({ services, caller, params }) {
@@ -76,11 +76,16 @@ export const inboundEventRoutes = [
     tag,
     access: 'edit',
     summary: 'Work again on all that failed',
-    description: 'All that failed or is dead, since a time. What is queued already is not queued twice.',
+    description:
+      'All that failed or is dead, since a time. What is queued already is not queued twice. Events whose answer may have been sent are left out.',
     body: InboundReplaySend,
     bodyExample: { since: '2026-11-28T09:00:00.000Z' },
     replies: {
-      200: { description: 'How many.', schema: InboundReplayed, example: { replayed: 12, left: 0 } },
+      200: {
+        description: 'How many.',
+        schema: InboundReplayed,
+        example: { replayed: 12, left: 0, doubtful: 0 },
+      },
     },
     async handler({ services, caller, params, body }) {
       const { since, channelId = null } = given(body);

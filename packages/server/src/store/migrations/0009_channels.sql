@@ -87,8 +87,9 @@ create index inbound_copies on inbound_events (duplicate_of) where duplicate_of 
 create table channel_answers (
   event_id uuid not null references inbound_events (id) on delete cascade,
   place integer not null,
-  -- `sending`: the call has begun, and nobody knows how it ended.
-  state text not null check (state in ('sending', 'sent', 'failed')),
+  -- `sending`: the call has begun, and nobody knows how it ended. `doubtful`: and nobody can find out.
+  state text not null check (state in ('sending', 'sent', 'failed', 'doubtful')),
+  began_at timestamptz not null default now(),
   external_id text,
   sent_at timestamptz,
   primary key (event_id, place)
