@@ -13,6 +13,7 @@ import type { RunsService, SandboxFilesService } from './services/api.ts';
 import { createAttachments } from './services/attachments.ts';
 import { createChannelTests } from './services/channel-tests.ts';
 import { createChannels } from './services/channels.ts';
+import { createForgeryBudget } from './services/forgery-budget.ts';
 import { createGuardedCaller } from './services/guarded-call.ts';
 import { createInbox } from './services/inbox.ts';
 import { createInboundEvents } from './services/inbound-events.ts';
@@ -64,8 +65,18 @@ export function openChannels(deps: {
     log,
     wake: worker.wake,
   });
-  const inbox = createInbox({ channels, setups, events, kinds, caller, log, onStored: worker.wake });
-  const open = withSharedSlack({ inbox, channels, setups, kind: kinds.slack, app: slackApp, log });
+  const forgeries = createForgeryBudget();
+  const inbox = createInbox({
+    forgeries,
+    channels,
+    setups,
+    events,
+    kinds,
+    caller,
+    log,
+    onStored: worker.wake,
+  });
+  const open = withSharedSlack({ inbox, channels, setups, kind: kinds.slack, app: slackApp, forgeries, log });
   const tests = createChannelTests({
     channels: service,
     setups: service,

@@ -93,6 +93,9 @@ export const limits = {
   slackAppChannels: 200,
   /** For commands and terminals in a sandbox that a message waits for to be replaced. */
   replacedCommandSeconds: 10,
+  /** Deliveries to a channel that cannot be verified; beyond it larger bodies than that are not read for a minute. */
+  forgeriesPerMinute: 60,
+  forgedBodyBytes: 64 * 1024,
   /** Files of one message that are put into the workspace: how many, each, and together. */
   attachmentsPerMessage: 20,
   attachmentBytes: 25 * 1024 * 1024,

@@ -40,10 +40,16 @@ export function createWebhookEdge({ inbox, baseUrl }: WebhookEdgeOptions) {
       if (memory.used > memoryBytes * (isReserved ? 1 : 0.9)) throw asBusy(channel, null);
       const held = { bytes: 0 };
       try {
-        const body = await readBytes(request, bodyBytes, (bytes) => {
-          held.bytes += bytes;
-          memory.used += bytes;
-        });
+        const most = { bytes: bodyBytes, hurriedBytes: channel.hurriedBytes ?? bodyBytes };
+        const body = await readBytes(
+          request,
+          most,
+          () => asBusy(channel, null),
+          (bytes) => {
+            held.bytes += bytes;
+            memory.used += bytes;
+          },
+        );
         const answer = await inbox.receive(kind, channelId, { ...asked, body });
         response.writeHead(answer.status, {
           ...answer.headers,
@@ -68,11 +74,16 @@ function headersOf(request: IncomingMessage): Map<string, string> {
 /** The whole body. What is too large is refused before it is read to its end. */
 async function readBytes(
   request: IncomingMessage,
-  maxBytes: number,
+  most: { bytes: number; hurriedBytes: number },
+  busy: () => DomainError,
   onBytes: (bytes: number) => void,
 ): Promise<Buffer> {
-  const tooLarge = () => new DomainError('body_too_large', `The body may have at most ${maxBytes} bytes.`);
-  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge();
+  const check = (bytes: number) => {
+    if (bytes > most.bytes)
+      throw new DomainError('body_too_large', `The body may have at most ${most.bytes} bytes.`);
+    if (bytes > most.hurriedBytes) throw busy();
+  };
+  check(Number(request.headers['content-length'] ?? 0));
   const timer = setTimeout(() => request.destroy(), bodyMs);
   try {
     const chunks: Buffer[] = [];
@@ -81,7 +92,7 @@ async function readBytes(
     for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       size += chunk.length;
       onBytes(chunk.length);
-      if (size > maxBytes) throw tooLarge();
+      check(size);
       chunks.push(chunk);
     }
     return Buffer.concat(chunks);

@@ -4,6 +4,7 @@ import { boundedKey } from '../domain/bounded-key.ts';
 import { isUnstorable } from '../domain/database-away.ts';
 import { DomainError, notFound } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
+import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
 import type {
   ChannelKind,
@@ -17,6 +18,7 @@ import type { ChannelRow, ChannelStore } from '../store/channels.ts';
 import type { InboundEventStore, NewInboundEvent, SampleMark } from '../store/inbound-events.ts';
 import type { ChannelSetups } from './channels.ts';
 import { unread } from '../store/inbound-queue.ts';
+import type { ForgeryBudget } from './forgery-budget.ts';
 import { createGroupCommit } from './group-commit.ts';
 import type { GuardedCaller } from './guarded-call.ts';
 
@@ -26,6 +28,7 @@ export interface InboxDependencies {
   events: InboundEventStore;
   kinds: Readonly<Record<ChannelKindName, ChannelKind>>;
   caller: GuardedCaller;
+  forgeries: ForgeryBudget;
   log: Log;
   /** Told after each commit: there is work. */
   onStored: () => void;
@@ -34,10 +37,7 @@ export interface InboxDependencies {
 
 export interface Inbox {
   /** What the channel takes, before any of a body is read. Throws `not_found`: unknown, paused, or of another kind. */
-  admit(
-    kind: string,
-    channelId: string,
-  ): Promise<Pick<ChannelKind, 'bodyBytes' | 'methods' | 'lane' | 'whenBusy'>>;
+  admit(kind: string, channelId: string): Promise<Admitted>;
   /**
    * Answers when what came in is durable. Throws `not_found`, `signature_invalid`, `unavailable`, and what is wrong with
    * the request.
@@ -48,6 +48,11 @@ export interface Inbox {
   /** The same for a delivery that the service made itself, on a channel that takes what comes. */
   receiveSample(found: OpenChannel, request: InboundRequest, sample: SampleDelivery): Promise<ReceivedSample>;
 }
+
+export type Admitted = Pick<ChannelKind, 'bodyBytes' | 'methods' | 'lane' | 'whenBusy'> & {
+  /** Larger bodies have to wait: too much came that could not be verified. */
+  hurriedBytes?: number;
+};
 
 export interface SampleDelivery extends SampleMark {
   /** False: nobody but the provider could sign it, so no signature is looked for. */
@@ -130,10 +135,15 @@ export function createInbox(deps: InboxDependencies): Inbox {
       const received = receive(kind, request, setup, now(), fresh);
       if (received.result === 'accepted') return received.parsed;
       if (received.result === 'forged') {
+        deps.forgeries.spend(setup.channelId);
         tellError(setup.channelId, received.message);
         throw new DomainError('signature_invalid', 'The request could not be verified.');
       }
-      await fetchDocument(received.url);
+      if (deps.forgeries.isSpent(setup.channelId)) throw asBusy(kind, null);
+      await fetchDocument(received.url).catch((error: unknown) => {
+        deps.forgeries.spend(setup.channelId);
+        throw error;
+      });
     }
     throw new DomainError('signature_invalid', 'The request could not be verified.');
   }
@@ -202,7 +212,7 @@ export function createInbox(deps: InboxDependencies): Inbox {
   return {
     async admit(kindName, channelId) {
       const { kind } = await admitted(kindName, channelId);
-      return kind;
+      return hurried(kind, deps.forgeries, channelId);
     },
 
     async receive(kindName, channelId, request) {
@@ -233,6 +243,10 @@ export function createInbox(deps: InboxDependencies): Inbox {
     },
   };
 }
+
+/** What is taken of a channel to which forgeries come. */
+export const hurried = (kind: ChannelKind, forgeries: ForgeryBudget, key: string): Admitted =>
+  forgeries.isSpent(key) ? { ...kind, hurriedBytes: limits.forgedBodyBytes } : kind;
 
 function kindOf(kinds: InboxDependencies['kinds'], name: string): ChannelKind {
   const known = channelKinds.find((kind) => kind === name);

@@ -5,7 +5,8 @@ import type { ChannelKind, ChannelSetup, InboundRequest } from '../domain/ports/
 import type { SharedApp } from '../domain/ports/shared-app.ts';
 import type { ChannelRow, ChannelStore } from '../store/channels.ts';
 import type { ChannelSetups } from './channels.ts';
-import { asBusy, type Inbox } from './inbox.ts';
+import type { ForgeryBudget } from './forgery-budget.ts';
+import { asBusy, hurried, type Inbox } from './inbox.ts';
 
 /** In place of the id of a channel: which one it is, the delivery says. */
 export const shared = '';
@@ -16,6 +17,7 @@ export interface SharedSlackDependencies {
   setups: ChannelSetups;
   kind: ChannelKind;
   app: SharedApp;
+  forgeries: ForgeryBudget;
   log: Log;
   now?: () => number;
 }
@@ -68,7 +70,7 @@ export function withSharedSlack(deps: SharedSlackDependencies): Pick<Inbox, 'adm
     async admit(kindName, channelId) {
       if (channelId !== shared) return inbox.admit(kindName, channelId);
       if (kindName !== kind.name) throw notFound();
-      return kind;
+      return hurried(kind, deps.forgeries, shared);
     },
 
     async receive(kindName, channelId, request) {
@@ -80,6 +82,7 @@ export function withSharedSlack(deps: SharedSlackDependencies): Pick<Inbox, 'adm
         throw error instanceof DomainError ? error : asBusy(kind, error);
       });
       if (candidates.length === 0) {
+        deps.forgeries.spend(shared);
         throw new DomainError('signature_invalid', 'The request could not be verified.');
       }
       let best: { id: string; weight: number } | null = null;

@@ -35,8 +35,8 @@ let world: Awaited<ReturnType<typeof channelWorld>>;
 let base = '';
 before(async () => {
   provider = await providerStandIn(({ path, headers }) => {
+    if (path.startsWith('/chat.')) return { body: { ok: true, ts: '1.1' } };
     if (path.startsWith('/missing')) return { status: 404, body: {} };
-    if (path.startsWith('/big')) return { body: 'x'.repeat(3_000_000) };
     if (path.includes('/getFile')) return { body: { ok: true, result: { file_path: 'photos/file_1.jpg' } } };
     if (path === '/media-1') return { body: { url: `${provider.url}/lookaside` } };
     return { body: { path, authorization: headers.authorization ?? null } };

@@ -9,6 +9,8 @@ import { DomainError } from '../../src/domain/errors.ts';
 
 const id = '01999999-0000-7000-8000-00000000c4a1';
 const taken: InboundRequest[] = [];
+/** Set while forgeries come in. */
+let hurry: { hurriedBytes?: number } = {};
 let server: Server;
 let url: string;
 
@@ -18,7 +20,8 @@ before(async () => {
     inbox: {
       async admit(kind, channelId) {
         if (kind !== 'slack' || channelId === '') throw notFound();
-        return { bodyBytes: 1_000, methods: ['POST'], whenBusy: 503, lane: () => 'ordinary' };
+        const lane = () => 'ordinary' as const;
+        return { bodyBytes: 1_000, methods: ['POST'], whenBusy: 503 as const, lane, ...hurry };
       },
       async receive(_kind, _channelId, request) {
         taken.push(request);
@@ -83,4 +86,23 @@ test('a body that is too large is refused, whether its length is told or not', a
   const init = { body: chunks, duplex: 'half' } as RequestInit;
   assert.equal(await (await post(`/api/webhooks/slack/${id}`, init)).text(), 'body_too_large');
   assert.equal(taken.length, before);
+});
+
+test('while forgeries come in a larger body has to wait, and is not read', async () => {
+  const path = `/api/webhooks/slack/${id}`;
+  const before = taken.length;
+  hurry = { hurriedBytes: 500 };
+  try {
+    assert.equal(await (await post(path, { body: 'x'.repeat(501) })).text(), 'unavailable');
+    assert.equal(await (await post(path, { body: 'x'.repeat(1_001) })).text(), 'body_too_large');
+    const chunks = new Blob(['x'.repeat(300), 'x'.repeat(300)]).stream();
+    assert.equal(
+      await (await post(path, { body: chunks, duplex: 'half' } as RequestInit)).text(),
+      'unavailable',
+    );
+    assert.equal(taken.length, before);
+    assert.equal(await (await post(path, { body: 'x'.repeat(500) })).text(), 'grüß');
+  } finally {
+    hurry = {};
+  }
 });
