@@ -176,6 +176,8 @@ test('a thread is one conversation, in the order in which it was said, and goes 
       `Ev-${ts}`,
     );
   await world.inbox.receive('slack', channel.id, slackRequest(reply('second', '5.1')));
+  // What comes while it waits would be said in one breath with it.
+  await settled(channel.id, 2);
   await world.inbox.receive('slack', channel.id, slackRequest(reply('third', '5.2')));
   const stranger = slackDelivery(
     {
