@@ -14,7 +14,7 @@ import { createApp, type App } from './edges/app.ts';
 import { createGitEdge } from './edges/git.ts';
 import { createTerminalEdge } from './edges/terminal/edge.ts';
 import { createListener, type Listener } from './edges/listener.ts';
-import { extraCaFiles, isDetached, makeEnterable } from './host-checks.ts';
+import { extraCaFiles, isDetached, makeEnterable, roomProblems } from './host-checks.ts';
 import { openOutside } from './open-outside.ts';
 import { openFilesLimit } from './open-files.ts';
 import { createSecretBroker } from './egress/broker/secret-broker.ts';
@@ -354,7 +354,7 @@ export async function compose(
     log,
     probe: async () => {
       await db.sql`select 1`;
-      return [];
+      return roomProblems(config.dataDir);
     },
     gauges: () => ({ ...runtime.stats(), ...egressGauges(egress.proxy), ...processGauges() }),
   });

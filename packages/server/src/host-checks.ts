@@ -1,4 +1,4 @@
-import { chmodSync, lstatSync, mkdirSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { ConfigError } from './config-values.ts';
 import type { Config } from './config.ts';
@@ -27,6 +27,15 @@ export function makeEnterable(path: string): void {
     );
   chmodSync(path, 0o711);
   if (user === 0) chmodSync(dirname(path), 0o711);
+}
+
+/** Below it nothing can be relied on to be stored. */
+const ROOM_MIN_BYTES = 16 * 1024 * 1024;
+
+/** Why the disk of a folder can take no more; none = it can. */
+export function roomProblems(path: string): string[] {
+  const { bavail, bsize } = statfsSync(path);
+  return bavail * bsize < ROOM_MIN_BYTES ? ['The disk of the service is full.'] : [];
 }
 
 /** Certificate authorities that the operator trusts besides the system's, by the usual variables of git and Node. */

@@ -3,6 +3,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { compose, type Service } from '../compose.ts';
 import { ConfigError } from '../config-values.ts';
 import { withPort, type Config } from '../config.ts';
+import { roomProblems } from '../host-checks.ts';
 import { createLogger, type Logger } from '../logger.ts';
 import { readNodeId } from '../node-id.ts';
 import { openStore } from '../open-store.ts';
@@ -20,6 +21,11 @@ export async function serve(given: Config, env: NodeJS.ProcessEnv): Promise<numb
     // Asked for before the slow part, so that nobody waits for a start that must fail.
     await checkAddress(given);
     return await serveLocked(given, env, log, faults);
+  } catch (error) {
+    if (roomProblems(given.dataDir).length === 0) throw error;
+    // Whatever it was, it is likely to come of that, and nobody should have to guess it from the log of the database.
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`BERTH_DATA_DIR: the disk of ${given.dataDir} is full; make room there. (${why})`);
   } finally {
     faults.release();
     lock.release();

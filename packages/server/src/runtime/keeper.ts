@@ -54,6 +54,7 @@ export class Keeper {
   #count = 0;
   #waiters: (() => void)[] = [];
   readonly #starting = new Set<string>();
+  readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | null = null;
   #isClosed = false;
 
@@ -174,13 +175,22 @@ export class Keeper {
     await Promise.allSettled([...this.#byId.values()].map((kept) => kept.end(reason)));
   }
 
+  /** Whoever waits for a sandbox that is being started waits in vain: its harness may take a minute to answer. */
+  stopStarting(): void {
+    this.#isClosed = true;
+    this.#stop.abort(new Error('The service is stopping.'));
+    this.#wake();
+  }
+
   /** No sandbox is started any more; all end but those in which turns are left for the next process of this node. */
   async close(reason: string, leaves: (kept: KeptSandbox) => boolean): Promise<void> {
-    this.#isClosed = true;
+    this.stopStarting();
     if (this.#timer) clearInterval(this.#timer);
-    this.#wake();
     await Promise.allSettled([...this.#queues.values(), this.#options.pool?.close()]);
-    await Promise.all(this.all.map((kept) => (leaves(kept) ? kept.leave() : kept.end(reason))));
+    const ends = this.all.map((kept) => (leaves(kept) ? kept.leave() : kept.end(reason)));
+    // One that cannot be ended keeps none of the others; the next start looks after it.
+    const failed = (await Promise.allSettled(ends)).find((end) => end.status === 'rejected');
+    if (failed) throw failed.reason;
   }
 
   async #holdInTurn(wish: SandboxWish, conversationId: string, signal: AbortSignal): Promise<Hold> {
@@ -210,7 +220,7 @@ export class Keeper {
     this.#count += 1;
     this.#starting.add(id);
     try {
-      const started = await startSandbox(this.#options, wish, id, blank);
+      const started = await startSandbox(this.#options, wish, id, blank, this.#stop.signal);
       const { commit, manifest } = wish.deployment;
       const begin = `was started with commit ${commit.slice(0, 12)}`;
       return this.#keep(started, wish.agentId, fingerprint(wish), manifest, begin);

@@ -1,4 +1,6 @@
 import { cleanText } from '../domain/clean-text.ts';
+import { isDatabaseAway } from '../domain/database-away.ts';
+import { isDiskFull } from '../domain/disk-full.ts';
 import type { RunError } from '../domain/errors.ts';
 import type { Log } from '../domain/log.ts';
 import { defaultManifest, type Manifest } from '../domain/manifest.ts';
@@ -12,9 +14,9 @@ import type {
 import type { Answer, Question } from '../domain/questions.ts';
 import type { RunLife } from '../services/run-life.ts';
 import type { TurnHistory } from '../services/turn-history.ts';
+import { holdSandbox } from './hold-sandbox.ts';
 import type { Hold, Keeper } from './keeper.ts';
 import { Questions } from './questions.ts';
-import { SandboxStartError } from './sandbox-start.ts';
 import type { Turn } from './turn.ts';
 
 export interface RunnerDependencies {
@@ -30,10 +32,11 @@ export interface RunnerDependencies {
   log: Log;
   /** How long a harness may take to stop before its sandbox is ended. */
   stopGraceMs?: number;
+  /** For tests. */
+  roomDelayMs?: number;
 }
 
 const STOP_GRACE_MS = 5_000;
-const START_TRIES = 3;
 const RETRY_DELAY_MS = 200;
 const REFUSAL_CHARS = 4_000;
 
@@ -54,7 +57,8 @@ async function guarded(deps: RunnerDependencies, turn: Turn, work: () => Promise
     const { maxAttempts } = deps;
     const reason = 'The service failed to execute the turn.';
     // What fails by itself would else begin anew until the run's time is over.
-    const givenUp = { reason, maxAttempts, error: failure, delayMs: 1_000, countsAlways: true };
+    const countsAlways = !isDatabaseAway(error) && !isDiskFull(error);
+    const givenUp = { reason, maxAttempts, error: failure, delayMs: 1_000, countsAlways };
     await turn.giveUp(givenUp).catch(report);
   }
 
@@ -190,26 +194,6 @@ async function deploymentOf(deps: RunnerDependencies, turn: Turn) {
   return active;
 }
 
-/** Null: it could not be had, and the run is settled. */
-async function holdSandbox(
-  deps: RunnerDependencies,
-  turn: Turn,
-  wish: Parameters<Keeper['hold']>[0],
-): Promise<Hold | null> {
-  for (let tries = 1; ; tries += 1) {
-    try {
-      return await deps.keeper.hold(wish, turn.claim.conversationId, turn.signal);
-    } catch (error) {
-      if (turn.signal.aborted || !(error instanceof SandboxStartError)) throw error;
-      if (tries === START_TRIES) {
-        await turn.settle('failed', { code: 'sandbox_unavailable', error: error.message });
-        return null;
-      }
-      await delay(RETRY_DELAY_MS * 2 ** tries, turn.signal);
-    }
-  }
-}
-
 /** The prompt's result, or `ignored` when it has not ended some time after the turn was stopped. */
 async function stopped(
   prompt: Promise<TurnResult>,
@@ -286,15 +270,4 @@ async function endStopped(turn: Turn): Promise<void> {
 
 function closeSession(connection: HarnessConnection, conversationId: string): void {
   connection.closeSession(conversationId);
-}
-
-function delay(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal.addEventListener('abort', done, { once: true });
-  });
 }

@@ -26,6 +26,7 @@ export interface RuntimeDependencies extends Omit<KeeperOptions, 'log'> {
   log: Log;
   /** For tests; see the runner and the scheduler. */
   stopGraceMs?: number;
+  roomDelayMs?: number;
   pollMs?: number;
 }
 
@@ -168,11 +169,15 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
       await within(graceMs, scheduler.idle(), () => undefined);
       const left = mayLeave && deps.isDetached ? await leaveTurns() : new Set<string>();
       for (const turn of turns.values()) if (!turn.isOver) turn.stop('drain');
+      keeper.stopStarting();
       // Those that were left behind never come back to this process.
       if (left.size === 0) await scheduler.idle();
       else while ([...turns.values()].some((turn) => !turn.isOver)) await delay(LOOK_MS);
-      await keeper.close('The service was stopped.', (kept) => left.has(kept.id));
-      await upkeep.close();
+      try {
+        await keeper.close('The service was stopped.', (kept) => left.has(kept.id));
+      } finally {
+        await upkeep.close();
+      }
       // The node's sign of life stays for what is left: another one takes it over when nobody comes back.
       if (left.size === 0) await life.leave();
     },

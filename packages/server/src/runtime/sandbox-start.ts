@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Log } from '../domain/log.ts';
 import type { Manifest } from '../domain/manifest.ts';
@@ -34,7 +34,15 @@ export interface SandboxWish {
 }
 
 /** `message` is safe to show: it becomes the error of the runs that waited. */
-export class SandboxStartError extends Error {}
+export class SandboxStartError extends Error {
+  /** The disk of the service is full: nothing is wrong with the agent, and there may be room again. */
+  readonly isHostFull: boolean;
+
+  constructor(message: string, isHostFull: boolean, cause: unknown) {
+    super(message, { cause });
+    this.isHostFull = isHostFull;
+  }
+}
 
 export interface StartDependencies {
   nodeId: string;
@@ -57,6 +65,8 @@ export interface StartDependencies {
   /** Connections to the model gateway of all sandboxes together. */
   maxModelConnections: number;
   log: Log;
+  /** For tests: what is free on the disk of a folder. */
+  freeBytes?: (path: string) => Promise<number>;
 }
 
 export interface StartedSandbox {
@@ -74,6 +84,9 @@ export interface StartedSandbox {
 const INITIALIZE_MS = 60_000;
 const OPEN_FILES = 4_096;
 const MIB = 1024 * 1024;
+/** A disk with less is taken for full when something could not be written. */
+const FULL_BYTES = 16 * MIB;
+const HOST_FULL = 'The disk of the service is full.';
 
 export function sandboxLimits(own: StartDependencies['limits'], manifest: Manifest): SandboxLimits {
   const asked = manifest.limits;
@@ -129,6 +142,8 @@ export async function startSandbox(
   id: string,
   /** One that was kept ready, of this id. */
   blank: BlankSandbox | null = null,
+  /** Nobody waits for it any more: it is ended, also while its harness has not answered yet. */
+  given?: AbortSignal,
 ): Promise<StartedSandbox> {
   const { records, log } = deps;
   const token = randomBytes(32).toString('base64url');
@@ -138,6 +153,8 @@ export async function startSandbox(
   let sandbox: RunningSandbox | null = null;
 
   const cleanUp = cleaner(deps, id, () => sockets?.close());
+  const end = (): void => void sandbox?.kill().catch(() => undefined);
+  given?.addEventListener('abort', end, { once: true });
   try {
     const { agentId, orgId, deployment, model, generation } = wish;
     await records.starting({
@@ -185,8 +202,10 @@ export async function startSandbox(
       detached: deps.isDetached,
       transparentEgress: egress.transparent,
     };
+    given?.throwIfAborted();
     // One that cannot be this agent's has made room for one that is started for it.
     sandbox = (await blank?.claim(spec)) ?? (await deps.driver.start(spec));
+    if (given?.aborted) end();
     const connection = await link.connect(sandbox, { initializeTimeoutMs: INITIALIZE_MS });
     await records.running(id);
     return { id, sandbox, link, connection, leave: sockets.close, cleanUp };
@@ -199,8 +218,25 @@ export async function startSandbox(
         error: String(failure),
       }),
     );
-    throw new SandboxStartError(reasonOf(error), { cause: error });
+    // Programs say in many ways that there is no room, some of them not at all.
+    const isHostFull = await isFull(deps);
+    throw new SandboxStartError(isHostFull ? HOST_FULL : reasonOf(error), isHostFull, error);
+  } finally {
+    given?.removeEventListener('abort', end);
   }
+}
+
+/** The disk of an agent may be full as well, and is no reason to wait for another. */
+async function isFull({ paths, freeBytes = freeOnDisk }: StartDependencies): Promise<boolean> {
+  const free = await Promise.all(
+    [paths.run, paths.volumes].map((path) => freeBytes(path).catch(() => Infinity)),
+  );
+  return Math.min(...free) < FULL_BYTES;
+}
+
+async function freeOnDisk(path: string): Promise<number> {
+  const { bavail, bsize } = await statfs(path);
+  return bavail * bsize;
 }
 
 /** What is to be done after the process tree of a sandbox is gone. */

@@ -262,6 +262,7 @@ export class BubblewrapDriver implements SandboxDriver {
       volumeDir,
       quota: volume.quota,
       hostDir: volume.hostDir,
+      isBroken: () => volume.isBroken(),
       pids: () => sandbox.pids(),
       end: () => void sandbox.end('disk_full'),
       hold: () => sandbox.hold(),

@@ -28,6 +28,8 @@ export interface OpenVolume {
   hostDir: string;
   /** Whether a program that ends now may have ended because of that. */
   isFull(): boolean;
+  /** Whether the kernel has closed it after an error. The next opening mends it. */
+  isBroken(): boolean;
 }
 
 /** Agents' volumes: plain folders, or images. What a volume is, it stays; the mode decides for new ones. */
@@ -66,13 +68,13 @@ export class Volumes {
 
   /** Makes `workspace/` and `home/`. Idempotent. */
   prepare(volumeDir: string, user: SandboxUser): Promise<void> {
-    return this.inTurn(volumeDir, () => this.prepareOnce(volumeDir, user, this.bytes));
+    return this.inTurn(volumeDir, () => this.prepareOnce(volumeDir, user, this.bytes, false));
   }
 
   /** The same for a sandbox that starts, and fits the volume to its limit. Nothing may run in it. */
   open(volumeDir: string, user: SandboxUser, limitBytes: number): Promise<OpenVolume> {
     return this.inTurn(volumeDir, async () => {
-      await this.prepareOnce(volumeDir, user, limitBytes);
+      await this.prepareOnce(volumeDir, user, limitBytes, true);
       if (!this.images.has(volumeDir)) return this.folder(volumeDir, limitBytes);
       const fits = await this.images.fit(volumeDir, limitBytes);
       return this.image(volumeDir, limitBytes, fits);
@@ -102,9 +104,16 @@ export class Volumes {
     await this.images.close(new Set(used));
   }
 
-  private async prepareOnce(volumeDir: string, user: SandboxUser, limitBytes: number): Promise<void> {
+  /** `isUnused`: nothing may run in it. */
+  private async prepareOnce(
+    volumeDir: string,
+    user: SandboxUser,
+    limitBytes: number,
+    isUnused: boolean,
+  ): Promise<void> {
     if (this.images.has(volumeDir) || (await this.shallBeImage(volumeDir))) {
       const isFresh = await this.images.open(volumeDir, user, limitBytes);
+      if (!isFresh) await this.images.mend(volumeDir, isUnused);
       // Nothing can be at work on it, so what is half done there was left by a crash of the host.
       if (isFresh) await clearStaged(volumeDir);
     }
@@ -121,7 +130,13 @@ export class Volumes {
 
   private async folder(volumeDir: string, limitBytes: number): Promise<OpenVolume> {
     const quota = await quotaFor(volumeDir, limitBytes);
-    return { quota, fileBytes: quota.fileBytes, hostDir: volumeDir, isFull: () => false };
+    return {
+      quota,
+      fileBytes: quota.fileBytes,
+      hostDir: volumeDir,
+      isFull: () => false,
+      isBroken: () => false,
+    };
   }
 
   private async image(volumeDir: string, limitBytes: number, fits: boolean): Promise<OpenVolume> {
@@ -132,6 +147,7 @@ export class Volumes {
       fileBytes: quota?.fileBytes ?? limitBytes,
       hostDir: this.images.folder,
       isFull: () => this.images.isFull(volumeDir),
+      isBroken: () => this.images.isBroken(volumeDir),
     };
   }
 

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
-import { fakeDriver } from '../support/fake-sandbox.ts';
+import { newId } from '../../src/domain/ids.ts';
+import { fakeDriver, fakeLinks } from '../support/fake-sandbox.ts';
 import { echo, runWorld, send, type Replica, type RunWorld } from '../support/run-world.ts';
 import { gate } from '../support/scripts.ts';
-import { until } from '../support/until.ts';
+import { inTime, until } from '../support/until.ts';
 
 async function ask(
   world: RunWorld,
@@ -35,6 +36,31 @@ test('a sandbox stays warm for the turns of all conversations, and ends when it 
   });
   assert.equal((await ask(world, replica, agentId)).outcome.run.status, 'completed');
   assert.equal(replica.driver.started.length, 2);
+});
+
+test('a stop waits for no harness that has not answered yet, and its turn goes on with the next start', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const nodeId = newId();
+  const openLink = fakeLinks(echo);
+  const slow = await world.replica({
+    nodeId,
+    overrides: {
+      openLink: async (place) => ({
+        ...(await openLink(place)),
+        // As the real one: it gives up when the sandbox has ended, or after a minute.
+        connect: (sandbox) => sandbox.exited.then(() => Promise.reject(new Error('The sandbox has ended.'))),
+      }),
+    },
+  });
+  const { runId } = await slow.runs.send(owner, send('hi', { agentId }));
+  await until('its sandbox is being started', () => slow.driver.live.size === 1);
+  await inTime('the drain is over', slow.runtime.drain(0, false));
+  assert.equal(slow.driver.live.size, 0, 'nothing is left of it');
+  const next = await world.replica({ nodeId });
+  const { run } = await next.runs.outcome(owner, runId, 10_000);
+  assert.deepEqual([run.status, run.attempt], ['completed', 2]);
 });
 
 test('after a deployment running turns end on the old sandbox, and new ones wait for a new one', async (t) => {

@@ -172,6 +172,33 @@ test('attempts that an orderly stop of the service ended do not count', async (t
   assert.deepEqual([run.status, run.attempt], ['completed', 5]);
 });
 
+test('a turn whose sandbox has no room on the disk of the service waits until there is some', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const driver = fakeDriver();
+  const noRoom = () => Object.assign(new Error('write'), { code: 'ENOSPC' });
+  // More than the tries that a sandbox has which fails for another reason.
+  driver.failures = Array.from({ length: 8 }, () => new Error('It did not start.', { cause: noRoom() }));
+  const { runs } = await world.replica({ driver, overrides: { roomDelayMs: 5, freeBytes: async () => 0 } });
+  const { runId } = await runs.send(owner, send('go', { agentId }));
+  const { run, message } = await runs.outcome(owner, runId, 15_000);
+  assert.deepEqual([run.status, run.attempt, message?.content], ['completed', 1, 'go']);
+  assert.equal(driver.failures.length, 0);
+});
+
+test('a turn whose own disk is full does not wait for room on that of the service', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const driver = fakeDriver();
+  driver.failures = Array.from({ length: 3 }, () => Object.assign(new Error('write'), { code: 'ENOSPC' }));
+  const { runs } = await world.replica({ driver, overrides: { freeBytes: async () => 1e12 } });
+  const { runId } = await runs.send(owner, send('go', { agentId }));
+  const { run } = await runs.outcome(owner, runId, 15_000);
+  assert.deepEqual([run.status, run.error?.code], ['failed', 'sandbox_unavailable']);
+});
+
 test('a turn that the service cannot execute is not begun for ever', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());

@@ -1,15 +1,33 @@
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { fillDisk, grow } from './full-disk.ts';
 import type { Service } from './service.ts';
 
 /**
  * `service`: SIGKILL and a new start. `restart`: SIGTERM and a new start. `stall`: the service stands still for longer than
  * its lease. `monitor`, `init`: SIGKILL of the process outside that watches over a sandbox, and of its first one inside.
  * `inside`: SIGKILL of any process in a sandbox, the launcher among them. `freeze`: one of those stands still for a while.
+ * `volume`: the disk of an agent is full for a while. `disk`: that of the service is, and sometimes it is killed meanwhile.
  */
-export const faults = ['service', 'restart', 'stall', 'monitor', 'init', 'inside', 'freeze'] as const;
+export const faults = [
+  'service',
+  'restart',
+  'stall',
+  'monitor',
+  'init',
+  'inside',
+  'freeze',
+  'volume',
+  'disk',
+] as const;
 export type Fault = (typeof faults)[number];
+
+/** Of the service, so that it can be filled in a moment; and of an agent. */
+export const SERVICE_DISK_MIB = 1_500;
+export const AGENT_DISK_MIB = 64;
+/** Enough for a turn to meet it, and for the watch over a volume to find it. */
+const FULL_MS = 2_000;
 
 const STALL_MS = 2_500;
 const FREEZE_MS = 800;
@@ -32,6 +50,8 @@ export async function strike(service: Service, fault: Fault, draw: () => number)
     process.kill(service.pid, 'SIGCONT');
     return true;
   }
+  if (fault === 'disk') return fullDisk(service, draw() < 0.3);
+  if (fault === 'volume') return fullVolume(service, draw);
   const sandbox = pick(detached(service), draw);
   if (!sandbox) return false;
   const target =
@@ -46,6 +66,38 @@ export async function strike(service: Service, fault: Fault, draw: () => number)
   await delay(FREEZE_MS);
   send(target, 'SIGCONT');
   return true;
+}
+
+async function fullDisk(service: Service, isKilled: boolean): Promise<boolean> {
+  const ballast = join(service.dataDir, 'ballast');
+  try {
+    await fillDisk(ballast);
+    await delay(FULL_MS);
+    if (isKilled) await service.kill9();
+  } finally {
+    rmSync(ballast, { force: true });
+  }
+  if (isKilled) await service.restart();
+  return true;
+}
+
+async function fullVolume(service: Service, draw: () => number): Promise<boolean> {
+  const volumes = join(service.dataDir, 'volumes');
+  const id = pick(
+    tryOr(() => readdirSync(volumes), []),
+    draw,
+  );
+  if (id === undefined) return false;
+  const ballast = join(volumes, id, 'workspace', 'ballast');
+  try {
+    // Its file system has no room for so much, or the watch finds it over its limit.
+    const hasGrown = await grow(ballast, (AGENT_DISK_MIB + 8) * 1024 * 1024);
+    if (hasGrown) await delay(FULL_MS);
+    return hasGrown;
+  } finally {
+    // A file system that was closed after an error takes no change; the next start mends it.
+    tryOr(() => rmSync(ballast, { force: true }), undefined);
+  }
 }
 
 function pick<T>(from: readonly T[], draw: () => number): T | undefined {

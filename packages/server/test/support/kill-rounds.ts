@@ -17,7 +17,7 @@ import {
   type Pushed,
   type Workshop,
 } from './scenario.ts';
-import { strike, type Fault } from './faults.ts';
+import { AGENT_DISK_MIB, SERVICE_DISK_MIB, strike, type Fault } from './faults.ts';
 import { startService, type Service } from './service.ts';
 import { until } from './until.ts';
 import { checkSeen, view, type Viewer } from './viewer.ts';
@@ -32,6 +32,8 @@ export interface KillPlan {
   seed: number;
   /** What happens at each kill, drawn from these; SIGKILL of the service when absent. */
   faults?: readonly Fault[];
+  /** Further variables of the service. */
+  env?: Record<string, string>;
   say?: (line: string) => void;
 }
 
@@ -40,7 +42,7 @@ export interface KillReport {
   completed: number;
   retried: number;
   lost: number;
-  /** Failed because a process in the sandbox was killed that the harness needs. */
+  /** Failed because a process in the sandbox was killed that the harness needs, or its disk was full. */
   harnessExits: number;
   struck: Partial<Record<Fault, number>>;
   /** Sends whose answer was lost with the connection and that were repeated under their key. */
@@ -83,8 +85,11 @@ function contentOf(draw: number, marker: string): string {
  * that nothing is left on the host that no row knows.
  */
 export async function killRounds(plan: KillPlan): Promise<KillReport> {
+  const fills = plan.faults?.some((fault) => fault === 'disk' || fault === 'volume') ?? false;
   const service = await startService({
+    ...(fills && { diskMiB: SERVICE_DISK_MIB }),
     env: {
+      ...(fills && { BERTH_SANDBOX_DISK_MB: String(AGENT_DISK_MIB) }),
       BERTH_LEASE_SECONDS: '2',
       BERTH_DETACH: 'always',
       BERTH_WARM_SANDBOXES: String(WARM),
@@ -92,6 +97,7 @@ export async function killRounds(plan: KillPlan): Promise<KillReport> {
       BERTH_RATE_LIMIT: '100000/60',
       // Kills that come faster than turns end would fail most of them as lost, which proves less than an answer.
       BERTH_RUN_MAX_ATTEMPTS: '10',
+      ...plan.env,
     },
   });
   const shop = await workshop(service);
@@ -168,7 +174,11 @@ async function rounds(
     talks.map((talk) => talk.conversationId!),
     viewers,
     // Whoever kills the launcher from inside ends the harness.
-    kinds.includes('inside') ? ['lost', 'harness_exit'] : ['lost'],
+    [
+      'lost',
+      ...(kinds.includes('inside') ? ['harness_exit'] : []),
+      ...(kinds.includes('volume') ? ['sandbox_disk_full'] : []),
+    ],
   );
   await checkMarkers(service, agents, sent, kinds.includes('inside'));
   await checkArea(service);

@@ -1,5 +1,5 @@
 import type { ChildProcess } from 'node:child_process';
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
@@ -21,6 +21,8 @@ export interface ServiceOptions {
   hosts?: Record<string, string>;
   /** Makes the files of its database by itself, as on a machine of a user. Else they are there, without a row. */
   bare?: boolean;
+  /** Its data lies on a disk of its own of this size, so that it can be filled. Needs root. */
+  diskMiB?: number;
 }
 
 export interface Reply {
@@ -86,6 +88,10 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   // Sandboxes and PostgreSQL run as other users when the tests run as root, and must be able to pass through.
   chmodSync(parentDir, 0o711);
   const dataDir = join(parentDir, 'data');
+  if (options.diskMiB !== undefined) {
+    mkdirSync(dataDir);
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${options.diskMiB}m,mode=0711`, 'none', dataDir]);
+  }
   const hostsFile = options.hosts ? join(parentDir, 'hosts') : null;
   if (hostsFile !== null) {
     const lines = Object.entries(options.hosts ?? {}).map(([name, address]) => `${address} ${name}\n`);
@@ -96,6 +102,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   let env = environment(dataDir, port, options.env ?? {});
   const output: string[] = [];
   let running: Running | null = null;
+  let isUnmounted = false;
 
   async function start(): Promise<void> {
     running = launch([], env, output, hostsFile);
@@ -121,13 +128,16 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   async function end(): Promise<void> {
     // Nothing may be left of a test, also of one that failed.
     await halt('SIGINT');
+    // Lazily, since processes of a test that failed may still stand there; the last of them ends it.
+    if (options.diskMiB !== undefined && !isUnmounted) execFileSync('umount', ['--lazy', dataDir]);
+    isUnmounted = true;
     rmSync(parentDir, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
   }
 
   let key: string;
   try {
     if (!options.bare && options.env?.['BERTH_DATABASE_URL'] === undefined) {
-      mkdirSync(dataDir, { mode: 0o711 });
+      mkdirSync(dataDir, { recursive: true, mode: 0o711 });
       await placeCluster(join(dataDir, 'postgres'));
     }
     await start();

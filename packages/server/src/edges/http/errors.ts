@@ -1,4 +1,5 @@
 import { isDatabaseAway, isWithdrawn } from '../../domain/database-away.ts';
+import { isDiskFull } from '../../domain/disk-full.ts';
 import type { ErrorDetail } from '../../domain/errors.ts';
 import { DomainError } from '../../domain/errors.ts';
 import { statusOf } from './status.ts';
@@ -16,6 +17,12 @@ export interface ErrorBody {
  */
 export function presentable(error: unknown, requestId: string): DomainError {
   if (error instanceof DomainError) return error;
+  if (isDiskFull(error)) {
+    return new DomainError('unavailable', 'The disk of the service is full; try again when there is room.', {
+      retryAfterSeconds: 10,
+      cause: error,
+    });
+  }
   if (isDatabaseAway(error)) {
     return new DomainError('unavailable', 'The service cannot reach its database just now; try again.', {
       retryAfterSeconds: 1,

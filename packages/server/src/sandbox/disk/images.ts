@@ -67,16 +67,26 @@ export class DiskImages {
     return true;
   }
 
+  /** Whether the kernel has closed it after an error, as when the disk below it had no room. */
+  isBroken(volumeDir: string): boolean {
+    return isReadOnly(volumeDir);
+  }
+
+  /** Checks and opens again what the kernel has closed. One that is in use is left, unless it `must` be. */
+  async mend(volumeDir: string, must: boolean): Promise<void> {
+    if (!isReadOnly(volumeDir)) return;
+    this.log.warn('A disk that was closed after an error is mended.', { volumeDir });
+    if (await unmount(volumeDir, must)) await mountImage(this.imageOf(volumeDir), volumeDir);
+  }
+
   /**
-   * Before a sandbox starts: mends what the kernel closed after an error, gives the image the size for the limit, and a full
-   * one some room. False when the image is larger than the limit, since what is in it takes more.
+   * Before a sandbox starts: gives the image the size for the limit, and a full one some room. False when the image is larger than the limit, since what is in it takes more.
    */
   async fit(volumeDir: string, limitBytes: number): Promise<boolean> {
     const image = this.imageOf(volumeDir);
     const wanted = imageBytesFor(limitBytes);
-    const isBroken = isReadOnly(volumeDir);
-    if (isBroken || imageSize(image) !== wanted) {
-      const isFree = await unmount(volumeDir, isBroken);
+    if (imageSize(image) !== wanted) {
+      const isFree = await unmount(volumeDir, false);
       if (isFree) await this.resized(image, limitBytes).finally(() => mountImage(image, volumeDir));
     }
     await this.balance(volumeDir, limitBytes);

@@ -4,6 +4,7 @@ import { deletedBytes, measure, writtenBytes, type Unit } from './measure.ts';
 import { foldersOf, markFull, type Quota } from './quota.ts';
 
 const TICK_MS = 100;
+const TICKS_A_BROKEN_LOOK = 10;
 /** The first look waits, so that it does not slow the start of the program. */
 const FIRST_MEASURE_MS = 3000;
 const MIB = 1024 * 1024;
@@ -21,6 +22,8 @@ export interface WatchedSandbox {
   hostDir: string;
   /** Host pids of its processes. */
   pids(): number[];
+  /** Whether its file system takes no writes any more, after an error: only the next start can mend it. */
+  isBroken(): boolean;
   /** Ends it because its disk is full. */
   end(): void;
   /** Lets it stand still between the two, where that is possible. */
@@ -60,6 +63,7 @@ export class DiskWatch {
   private readonly entries = new Map<string, Entry>();
   private readonly log: Log;
   private timer: NodeJS.Timeout | null = null;
+  private ticks = 0;
 
   constructor(log: Log) {
     this.log = log;
@@ -93,8 +97,14 @@ export class DiskWatch {
 
   private tick(): void {
     let isLow = false;
+    this.ticks += 1;
+    const looksAtAll = this.ticks % TICKS_A_BROKEN_LOOK === 0;
     for (const entry of this.entries.values()) {
       try {
+        if (looksAtAll && entry.sandbox.isBroken()) {
+          this.endBroken(entry);
+          continue;
+        }
         const host = freeOf(entry.sandbox.hostDir);
         isLow ||= host.bytes < host.reserveBytes && host.bytes < entry.lastFreeBytes;
         entry.lastFreeBytes = host.bytes;
@@ -154,6 +164,15 @@ export class DiskWatch {
       limit: gauge.limit,
     });
     this.endFull(entry);
+  }
+
+  /** An image whose host ran out of space. */
+  private endBroken({ sandbox }: Entry): void {
+    this.log.error('a sandbox is ended: its disk was closed by the kernel after an error', {
+      sandboxId: sandbox.id,
+    });
+    this.remove(sandbox.id);
+    sandbox.end();
   }
 
   /** The last resort: the disk of the host runs out, whatever the measurements say. */

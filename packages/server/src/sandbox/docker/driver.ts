@@ -245,6 +245,7 @@ export class DockerDriver implements SandboxDriver {
       volumeDir,
       quota,
       hostDir: volumeDir,
+      isBroken: () => false,
       pids: () => sandbox.pids(),
       end: () => void sandbox.end('disk_full'),
       // A pause by the engine takes longer than most measurements.
