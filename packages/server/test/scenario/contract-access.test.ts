@@ -126,6 +126,7 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
   await call('PUT', `/v1/agents/${agentId}/secrets/TOKEN`, { value: 'to be kept' });
   await call('PUT', `/sandbox/${agentId}/files/kept/file`, 'content');
   const snapshot = await call('POST', `/sandbox/${agentId}/snapshots`, { name: 'kept' });
+  assert.ok(snapshot.status < 300, snapshot.text);
   const deployments = await call('GET', `/v1/agents/${agentId}/deployments`);
   const deploymentId = deployments.body.deployments[0].id as string;
   const ids: Record<string, string> = {

@@ -90,6 +90,7 @@ async function idsOf(call: Api, serviceUrl: string, agentId: string): Promise<Id
   const key = await call('POST', `/v1/agents/${agentId}/api-keys`, { name: 'theirs' });
   await call('PUT', `/v1/agents/${agentId}/secrets/TOKEN`, { value: 'theirs' });
   const snapshot = await call('POST', `/sandbox/${agentId}/snapshots`, {});
+  assert.ok(snapshot.status < 300, snapshot.text);
   const deployments = await call('GET', `/v1/agents/${agentId}/deployments`);
   const { channelId, inboundEventId } = await channelWithEvent(call, serviceUrl, agentId);
   return {
