@@ -17,6 +17,7 @@ import { sandboxCommands } from './commands/sandbox.ts';
 import { channelCommands } from './commands/channels.ts';
 import { webhookCommands } from './commands/webhooks.ts';
 import { scheduleCommands } from './commands/schedules.ts';
+import { webhookEndpointCommands } from './commands/webhook-endpoints.ts';
 import { snapshotCommands } from './commands/snapshots.ts';
 import { terminal } from './commands/terminal.ts';
 import { hostCommands, isHostCommand, runOnHost } from './host.ts';
@@ -40,6 +41,7 @@ export const commands: Command[] = [
   ...channelCommands,
   ...webhookCommands,
   ...scheduleCommands,
+  ...webhookEndpointCommands,
   ...budgetCommands,
   ...sandboxCommands,
   ...sandboxFileCommands,

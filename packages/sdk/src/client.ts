@@ -3,6 +3,7 @@ import { BerthError } from './errors.ts';
 import { createSend, type ClientOptions, type RequestOptions, type Send } from './http.ts';
 import { createSandboxes } from './sandboxes.ts';
 import { createSchedules } from './schedules.ts';
+import { createWebhookEndpoints } from './webhook-endpoints.ts';
 import { ENDS, eventsOf, followEvents, type FollowOptions } from './streams.ts';
 import type {
   Agent,
@@ -107,6 +108,7 @@ export function createClient(options: ClientOptions) {
         json<void>('DELETE', `/v1/agents/${id(agentId)}/secrets/${id(key)}`),
     },
     ...createSchedules(json, list),
+    ...createWebhookEndpoints(json, list),
     ...createChannels(json, list),
     deployments: {
       list: (agentId: string, query?: ListOptions) =>

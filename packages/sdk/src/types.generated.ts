@@ -924,3 +924,129 @@ export interface Usage {
   /** What it cost. US dollars as a decimal text. */
   cost: string;
 }
+
+export interface WebhookAttempt {
+  /** Counts from 1. */
+  number: number;
+  /** When it began. ISO 8601, UTC, with milliseconds. */
+  at: string;
+  /** Until the answer, or until it was given up. */
+  latencyMs: number;
+  /** What the receiver answered; null: nothing. */
+  status: number | null;
+  /** What was wrong, in words; null: it was taken. */
+  error: string | null;
+  /** The first 1024 bytes of the answer's body. */
+  answer: string | null;
+}
+
+export interface WebhookDelivery {
+  /** Identifier of the delivery: its header `webhook-id`, the same in every attempt. */
+  id: string;
+  /** The endpoint. */
+  endpointId: string;
+  /** The type of its event. */
+  type: string;
+  /** When it happened. ISO 8601, UTC, with milliseconds. */
+  at: string;
+  agentId: string | null;
+  conversationId: string | null;
+  runId: string | null;
+  /** Of the event in its conversation. */
+  seq: number | null;
+  /** `failed`: no attempt was taken, and none follows by itself. */
+  state: "pending" | "delivered" | "failed";
+  /** How many there were. */
+  attempts: number;
+  nextAttemptAt: string | null;
+  /** What the receiver answered last. */
+  lastStatus: number | null;
+  /** What was wrong with the last attempt, in words. */
+  lastError: string | null;
+  endedAt: string | null;
+}
+
+export interface WebhookDeliveryAnswer {
+  delivery: WebhookDelivery;
+}
+
+export interface WebhookDeliveryDetail {
+  delivery: WebhookDelivery;
+  /** Oldest first. */
+  attempts: WebhookAttempt[];
+}
+
+export interface WebhookDeliveryPage {
+  deliveries: WebhookDelivery[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface WebhookEndpoint {
+  /** Identifier of the endpoint. */
+  id: string;
+  /** What you called it. */
+  name: string;
+  url: string;
+  /** Which events it is told of; `*` is all of them. */
+  events: ("*" | "run.queued" | "run.started" | "run.awaiting_input" | "run.resumed" | "run.retrying" | "run.completed" | "run.failed" | "run.cancelled" | "webhook_endpoint.disabled")[];
+  /** Only events of this agent; null: of all. */
+  agentId: string | null;
+  status: "enabled" | "disabled";
+  /** Why the service disabled it: nothing was taken for 5 days, or it answered 410. */
+  disabledReason: "failing" | "gone" | null;
+  failingSince: string | null;
+  lastSuccessAt: string | null;
+  /** When it was made. ISO 8601, UTC, with milliseconds. */
+  createdAt: string;
+  /** When it was last changed. ISO 8601, UTC, with milliseconds. */
+  updatedAt: string;
+}
+
+export interface WebhookEndpointAnswer {
+  endpoint: WebhookEndpoint;
+}
+
+export interface WebhookEndpointCreate {
+  /** Where events are posted. https, unless the host is on a network that the operator has opened. */
+  url: string;
+  /** Which events it is told of; `*` is all of them. */
+  events: ("*" | "run.queued" | "run.started" | "run.awaiting_input" | "run.resumed" | "run.retrying" | "run.completed" | "run.failed" | "run.cancelled" | "webhook_endpoint.disabled")[];
+  /** 1 to 100 characters. */
+  name?: string;
+  /** Only events of this agent; null: of all. */
+  agentId?: string | null;
+}
+
+export interface WebhookEndpointPage {
+  endpoints: WebhookEndpoint[];
+  /** Pass it as `cursor` to get the next page; null at the end of the list. */
+  nextCursor: string | null;
+}
+
+export interface WebhookEndpointUpdate {
+  /** Where events are posted. https, unless the host is on a network that the operator has opened. */
+  url?: string;
+  /** Which events it is told of; `*` is all of them. */
+  events?: ("*" | "run.queued" | "run.started" | "run.awaiting_input" | "run.resumed" | "run.retrying" | "run.completed" | "run.failed" | "run.cancelled" | "webhook_endpoint.disabled")[];
+  /** 1 to 100 characters. */
+  name?: string;
+  /** Only events of this agent; null: of all. */
+  agentId?: string | null;
+}
+
+export interface WebhookEndpointWithSecret {
+  endpoint: WebhookEndpoint;
+  /** What its events are signed with (Standard Webhooks): shown this once. */
+  secret: string;
+}
+
+export interface WebhookRetried {
+  /** How many deliveries are sent again. */
+  retried: number;
+}
+
+export interface WebhookRetrySend {
+  /** Of the oldest event, ISO 8601. */
+  since: string;
+}

@@ -3,6 +3,7 @@ import type { EndStep } from './end-steps.ts';
 import { openChannels } from './open-channels.ts';
 import { openSmtp } from './open-smtp.ts';
 import { openSchedules } from './open-schedules.ts';
+import { openWebhookEndpoints } from './open-webhook-endpoints.ts';
 import type { ScheduleStore } from './store/schedules.ts';
 
 /** For each part when it ends. */
@@ -16,6 +17,7 @@ export function openOutside(
     channels: ReturnType<typeof openChannels>['service'];
     inboundEvents: ReturnType<typeof openChannels>['inboundEvents'];
     schedules: ReturnType<typeof openSchedules>['service'];
+    webhookEndpoints: ReturnType<typeof openWebhookEndpoints>['service'];
   };
   edge: ReturnType<typeof openChannels>['edge'];
   start(): Promise<void>;
@@ -25,26 +27,31 @@ export function openOutside(
   const channels = openChannels(deps);
   const smtp = openSmtp({ config: deps.smtp, channels: deps.channels, inbox: channels.inbox, log: deps.log });
   const schedules = openSchedules(deps);
+  const webhooks = openWebhookEndpoints(deps);
   return {
     services: {
       channels: channels.service,
       inboundEvents: channels.inboundEvents,
       schedules: schedules.service,
+      webhookEndpoints: webhooks.service,
     },
     edge: channels.edge,
     async start() {
       channels.worker.start();
       schedules.worker.start();
+      webhooks.worker.start();
       await smtp.start();
     },
     async purge() {
       await channels.purge();
       await schedules.purge();
+      await webhooks.purge();
     },
     endSteps: [
       ['mail over SMTP', () => smtp.close(), END_MS],
       ['channels', () => channels.close(), END_MS],
       ['schedules', () => schedules.worker.stop(), END_MS],
+      ['webhooks', () => webhooks.close(), END_MS],
     ],
   };
 }

@@ -80,6 +80,19 @@ export const limits = {
   pushConfigDays: 30,
   snapshotsPerAgent: 50,
   channelsPerAgent: 50,
+  webhookEndpointsPerOrg: 20,
+  /** Requests to one endpoint at once, over all replicas; to one that fails there is one. */
+  webhookRequestsPerEndpoint: 4,
+  /** To the endpoints of one organisation, and of all, at once in a process. */
+  webhookRequestsPerOrg: 16,
+  webhookRequests: 128,
+  /** For all of an attempt, from the look-up of the name to the end of the answer. */
+  webhookTimeoutMs: 15_000,
+  /** Of the answer's body, in the log of attempts. */
+  webhookAnswerBytes: 1_024,
+  /** After so long without a success an endpoint is disabled. */
+  webhookFailingDays: 5,
+  webhookDeliveryDays: 30,
   schedulesPerAgent: 100,
   cronChars: 200,
   /** A tick that is later than this was missed. */

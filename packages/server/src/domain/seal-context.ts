@@ -12,4 +12,6 @@ export const idempotencyContext = (keyId: string, idempotencyKey: string): strin
 export const pushConfigContext = (id: string): string => `a2a-push-config:${id}`;
 
 export const signingKeyContext = (id: string): string => `a2a-signing-key:${id}`;
+export const webhookSecretContext = (endpointId: string, name: string): string =>
+  `webhook-endpoint:${endpointId}:${name}`;
 export const channelContext = (channelId: string, name: string): string => `channel:${channelId}:${name}`;

@@ -70,6 +70,7 @@ const tagTexts: Record<Tag, string> = {
     'What the sandbox of an agent may reach on the network, what was refused, and how many bytes passed.',
   Channels: 'Webhooks from chat, mail and other systems, what became of them, and the answers.',
   Schedules: 'Messages that an agent gets by the clock, and what became of each.',
+  'Webhook endpoints': 'Where the organisation is told of what happens, and what became of each telling.',
   Sandboxes: 'Where agents run: one for each agent, started on demand, stopped when idle.',
   'Sandbox files': 'The files of an agent, whether its sandbox runs or not.',
   Snapshots: 'The files of an agent at a moment, to go back to or to give to another agent.',

@@ -19,6 +19,8 @@ import { limitRoutes } from './v1/limits.ts';
 import { runRoutes } from './v1/runs.ts';
 import { scheduleRoutes } from './v1/schedules.ts';
 import { secretRoutes } from './v1/secrets.ts';
+import { webhookDeliveryRoutes } from './v1/webhook-deliveries.ts';
+import { webhookEndpointRoutes } from './v1/webhook-endpoints.ts';
 
 /** Every keyed call of the service, in the order of the documentation. A new noun adds one line here. */
 export const routes = [
@@ -31,6 +33,8 @@ export const routes = [
   ...channelRoutes,
   ...inboundEventRoutes,
   ...scheduleRoutes,
+  ...webhookEndpointRoutes,
+  ...webhookDeliveryRoutes,
   ...deploymentRoutes,
   ...conversationRoutes,
   ...runRoutes,

@@ -31,6 +31,7 @@ export type * from './sandbox-api.ts';
 
 import type { ChannelsService } from './channels-api.ts';
 import type { SchedulesService } from './schedules-api.ts';
+import type { WebhookEndpointsService } from './webhook-endpoints-api.ts';
 import type { InboundEventsService } from './inbound-events.ts';
 
 /** Everything that an edge may ask for. Each operation checks the caller first and throws DomainError. */
@@ -45,6 +46,7 @@ export interface Services {
   channels: ChannelsService;
   inboundEvents: InboundEventsService;
   schedules: SchedulesService;
+  webhookEndpoints: WebhookEndpointsService;
   sandboxes: SandboxesService;
   sandboxFiles: SandboxFilesService;
   sandboxExec: SandboxExecService;

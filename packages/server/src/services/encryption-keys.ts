@@ -6,6 +6,7 @@ import type { KeySource } from '../domain/ports/key-source.ts';
 import {
   brokerContext,
   channelContext,
+  webhookSecretContext,
   idempotencyContext,
   pushConfigContext,
   secretContext,
@@ -173,6 +174,8 @@ function contextOf({ table, a, b }: WrappedRow): string {
       return signingKeyContext(a);
     case 'channel_credentials':
       return channelContext(a, b);
+    case 'webhook_endpoint_secrets':
+      return webhookSecretContext(a, b);
     case 'idempotency':
       return idempotencyContext(a, b);
   }

@@ -118,6 +118,8 @@ export async function insertForkedEvents(
   conversationId: string,
   events: EventCopy[],
 ): Promise<void> {
+  // They happened elsewhere, and were told of then.
+  await db.sql`select set_config('berth.outbox', 'off', true)`;
   await db.sql`
     insert into events (conversation_id, seq, run_id, type, data, at)
     select ${conversationId}, e.seq, e.run_id, e.type, e.data::json, e.at

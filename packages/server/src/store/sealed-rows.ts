@@ -8,7 +8,8 @@ export interface WrappedRow {
     | 'idempotency'
     | 'a2a_push_configs'
     | 'a2a_signing_keys'
-    | 'channel_credentials';
+    | 'channel_credentials'
+    | 'webhook_endpoint_secrets';
   a: string;
   b: string;
   wrappedKey: Buffer;
@@ -24,7 +25,8 @@ export function createSealedRowStore(db: Database) {
     async secretKeyIds(): Promise<{ kekId: string; count: number }[]> {
       return db.sql<{ kekId: string; count: number }[]>`
         select kek_id as "kekId", count(*)::int as count
-        from (select kek_id from secrets union all select kek_id from channel_credentials) sealed group by kek_id`;
+        from (select kek_id from secrets union all select kek_id from channel_credentials
+          union all select kek_id from webhook_endpoint_secrets) sealed group by kek_id`;
     },
 
     /** Some rows under one of these keys, held until the end of the transaction. */
@@ -51,6 +53,11 @@ export function createSealedRowStore(db: Database) {
                kek_id as "kekId"
         from channel_credentials where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
       if (credentials.length > 0) return credentials;
+      const signing = await db.sql<WrappedRow[]>`
+        select 'webhook_endpoint_secrets' as table, endpoint_id::text as a, name as b, wrapped_key as "wrappedKey",
+               kek_id as "kekId"
+        from webhook_endpoint_secrets where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
+      if (signing.length > 0) return signing;
       return db.sql<WrappedRow[]>`
         select 'idempotency' as table, key_id as a, idempotency_key as b, wrapped_key as "wrappedKey",
                kek_id as "kekId"
@@ -76,6 +83,9 @@ export function createSealedRowStore(db: Database) {
         case 'channel_credentials':
           await sql`update channel_credentials set ${wrapped} where channel_id = ${a} and name = ${b}`;
           return;
+        case 'webhook_endpoint_secrets':
+          await sql`update webhook_endpoint_secrets set ${wrapped} where endpoint_id = ${a} and name = ${b}`;
+          return;
         case 'idempotency':
           await sql`update idempotency set ${wrapped} where key_id = ${a} and idempotency_key = ${b}`;
       }
@@ -83,7 +93,7 @@ export function createSealedRowStore(db: Database) {
 
     /** Waits for whoever is writing sealed rows, and holds back new ones until the end of the transaction. */
     async holdWriters(): Promise<void> {
-      await db.sql`lock table secrets, sandbox_brokers, channel_credentials, a2a_push_configs, a2a_signing_keys, idempotency
+      await db.sql`lock table secrets, sandbox_brokers, channel_credentials, webhook_endpoint_secrets, a2a_push_configs, a2a_signing_keys, idempotency
         in share row exclusive mode`;
     },
   };

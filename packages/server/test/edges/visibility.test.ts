@@ -5,6 +5,7 @@ import type { Route } from '../../src/edges/http/route.ts';
 import { takesBody } from '../../src/edges/http/route.ts';
 import { routes } from '../../src/edges/routes.ts';
 import type { CallOptions, EdgeWorld, Reply } from '../support/edge-world.ts';
+import { nowhere } from '../support/webhook-endpoint.ts';
 import { edgeWorld } from '../support/edge-world.ts';
 
 let world: EdgeWorld;
@@ -118,6 +119,10 @@ test('403 says what is needed and nothing takes effect, with good input and with
   const { conversationId } = JSON.parse(sent.text) as { conversationId: string };
   const made = await world.call('POST', `/v1/agents/${agent.id}/channels`, { body: { kind: 'generic' } });
   const { channel } = JSON.parse(made.text) as { channel: { id: string } };
+  const hooked = await world.call('POST', '/v1/webhook-endpoints', {
+    body: { url: nowhere, events: ['*'] },
+  });
+  const { endpoint } = JSON.parse(hooked.text) as { endpoint: { id: string } };
   const timed = await world.call('POST', `/v1/agents/${agent.id}/schedules`, {
     body: { cron: '@yearly', content: 'kept' },
   });
@@ -132,6 +137,7 @@ test('403 says what is needed and nothing takes effect, with good input and with
     channels: channel.id,
     'inbound-events': eventId,
     schedules: schedule.id,
+    'webhook-endpoints': endpoint.id,
   };
   const before = await counts();
   for (const route of routes) {

@@ -5,6 +5,7 @@ import { operations } from '../support/contract.ts';
 import type { World } from '../support/scenario-world.ts';
 import { channelWithEvent } from '../support/channel-event.ts';
 import { madeSchedule } from '../support/schedule.ts';
+import { endpointWithDelivery, nowhere } from '../support/webhook-endpoint.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
 
 after(endSharedWorld);
@@ -82,6 +83,19 @@ const needs: Record<string, Needs> = {
   resumeSchedule: 'edit',
   runSchedule: 'edit',
   listScheduleTicks: 'edit',
+  listWebhookEndpoints: 'org-edit',
+  createWebhookEndpoint: 'org-edit',
+  getWebhookEndpoint: 'org-edit',
+  updateWebhookEndpoint: 'org-edit',
+  deleteWebhookEndpoint: 'org-edit',
+  enableWebhookEndpoint: 'org-edit',
+  disableWebhookEndpoint: 'org-edit',
+  rotateWebhookEndpointSecret: 'org-edit',
+  testWebhookEndpoint: 'org-edit',
+  listWebhookDeliveries: 'org-edit',
+  getWebhookDelivery: 'org-edit',
+  retryWebhookDelivery: 'org-edit',
+  retryWebhookDeliveries: 'org-edit',
   listInboundEvents: 'use',
   getInboundEvent: 'use',
   replayInboundEvent: 'edit',
@@ -139,6 +153,7 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     snapshotId: snapshot.body.snapshot.id,
     ...(await channelWithEvent(call, world.service.url, agentId)),
     scheduleId: await madeSchedule(call, agentId),
+    ...(await endpointWithDelivery(call)),
   };
   ids['keyId'] = agentKey.body.key.id;
   const bodies: Record<string, unknown> = {
@@ -159,6 +174,9 @@ async function requestsFor(world: World, agentId: string): Promise<Record<string
     rotateChannelSecret: {},
     testChannel: {},
     replayInboundEvents: { since: '2026-01-01T00:00:00Z' },
+    createWebhookEndpoint: { url: nowhere, events: ['run.failed'] },
+    updateWebhookEndpoint: { name: 'changed' },
+    retryWebhookDeliveries: { since: '2026-11-28T00:00:00Z' },
     createSchedule: { cron: '@yearly', content: 'made' },
     updateSchedule: { name: 'changed' },
     execInSandbox: { command: ['true'] },
@@ -203,6 +221,8 @@ async function state(world: World): Promise<string> {
     'inbound_events',
     'schedules',
     'schedule_ticks',
+    'webhook_endpoints',
+    'webhook_endpoint_secrets',
   ];
   const texts: string[] = [];
   for (const table of tables) {
@@ -254,6 +274,9 @@ test('2xx: a key makes every call that its scope and binding allow', async () =>
     'deleteSnapshot',
     'deleteChannel',
     'deleteSchedule',
+    'disableWebhookEndpoint',
+    'enableWebhookEndpoint',
+    'deleteWebhookEndpoint',
     'revokeAgentKey',
     'revokeKey',
     'deleteAgent',

@@ -7,6 +7,7 @@ import { newId } from '../../src/domain/ids.ts';
 import { limits } from '../../src/domain/limits.ts';
 import { channelWithEvent, type MadeChannel } from '../support/channel-event.ts';
 import { madeSchedule } from '../support/schedule.ts';
+import { endpointWithDelivery, type MadeEndpoint } from '../support/webhook-endpoint.ts';
 import { openapi, operations } from '../support/contract.ts';
 import type { World } from '../support/scenario-world.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
@@ -24,12 +25,15 @@ const canary = 'canary-5f1d2c';
 let conversationId: string | undefined;
 let channel: MadeChannel | undefined;
 let scheduleId: string | undefined;
+let endpoint: MadeEndpoint | undefined;
 
 async function withBody() {
   const world = await sharedWorld();
   const calls = operations.filter(({ operation }) => operation.requestBody?.content['application/json']);
   conversationId ??= (await world.send('to be forked')).body.conversationId as string;
   channel ??= await channelWithEvent(world.call, world.service.url, world.agentId);
+  endpoint ??= await endpointWithDelivery(world.call);
+  const { endpointId, deliveryId } = endpoint;
   scheduleId ??= await madeSchedule(world.call, world.agentId);
   const { channelId, inboundEventId } = channel;
   const paths = calls.map(({ method, template }) => {
@@ -39,6 +43,8 @@ async function withBody() {
       .replace('{channelId}', channelId)
       .replace('{inboundEventId}', inboundEventId)
       .replace('{scheduleId}', scheduleId!)
+      .replace('{endpointId}', endpointId)
+      .replace('{deliveryId}', deliveryId)
       .replace('{key}', 'TOKEN')
       .replace(/\{\w+\}/g, newId());
     return [method, path] as const;

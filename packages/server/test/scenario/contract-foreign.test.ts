@@ -7,6 +7,7 @@ import type { World } from '../support/scenario-world.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
 import { channelWithEvent } from '../support/channel-event.ts';
 import { madeSchedule } from '../support/schedule.ts';
+import { endpointWithDelivery } from '../support/webhook-endpoint.ts';
 import type { Api, Reply } from '../support/service.ts';
 
 after(endSharedWorld);
@@ -33,7 +34,9 @@ type Ids = Record<
   | 'snapshotId'
   | 'channels'
   | 'inbound-events'
-  | 'schedules',
+  | 'schedules'
+  | 'webhook-endpoints'
+  | 'deliveryId',
   string
 >;
 
@@ -93,6 +96,7 @@ async function idsOf(call: Api, serviceUrl: string, agentId: string): Promise<Id
   assert.ok(snapshot.status < 300, snapshot.text);
   const deployments = await call('GET', `/v1/agents/${agentId}/deployments`);
   const { channelId, inboundEventId } = await channelWithEvent(call, serviceUrl, agentId);
+  const { endpointId, deliveryId } = await endpointWithDelivery(call);
   return {
     agents: agentId,
     sandbox: agentId,
@@ -104,6 +108,8 @@ async function idsOf(call: Api, serviceUrl: string, agentId: string): Promise<Id
     channels: channelId,
     'inbound-events': inboundEventId,
     schedules: await madeSchedule(call, agentId),
+    'webhook-endpoints': endpointId,
+    deliveryId,
     deploymentId: deployments.body.deployments[0].id,
   };
 }
@@ -147,8 +153,8 @@ test('404: of another organisation everything is as if it did not exist, byte fo
 test('404: to a key of one agent another agent of its organisation is as if it did not exist, on every call', async () => {
   const world = await sharedWorld();
   const theirs = await idsOf(world.call, world.service.url, world.agentId);
-  // Keys of the organisation are beyond such a key by its binding, whichever they are.
-  const calls = underResource.filter(({ template }) => !template.startsWith('/v1/api-keys'));
+  // What is the organisation's is beyond such a key by its binding, whichever it is.
+  const calls = underResource.filter(({ template }) => !/^\/v1\/(api-keys|webhook-endpoints)/.test(template));
   await assertHidden(world, world.keys.otherAgent, theirs, calls);
   assert.equal((await world.call('GET', `/v1/runs/${theirs.runs}`)).status, 200);
 });

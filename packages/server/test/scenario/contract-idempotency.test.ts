@@ -8,6 +8,7 @@ import { openSse } from '../support/sse.ts';
 import type { Reply } from '../support/service.ts';
 import { channelWithEvent } from '../support/channel-event.ts';
 import { madeSchedule } from '../support/schedule.ts';
+import { endpointWithDelivery, nowhere } from '../support/webhook-endpoint.ts';
 import { until } from '../support/until.ts';
 
 after(endSharedWorld);
@@ -129,6 +130,7 @@ async function postRequests(
   const taken = await world.call('POST', snapshots, {});
   const { conversationId } = (await world.send('to be forked')).body;
   const { channelId, inboundEventId } = await channelWithEvent(world.call, world.service.url, agentId);
+  const { endpointId, deliveryId } = await endpointWithDelivery(world.call);
   const scheduleId = await madeSchedule(world.call, agentId);
   const held = await world.send('hold: cancelled', {}, { prefer: 'respond-async' });
   return {
@@ -183,6 +185,21 @@ async function postRequests(
     pauseSchedule: [`/v1/schedules/${scheduleId}/pause`],
     resumeSchedule: [`/v1/schedules/${scheduleId}/resume`],
     runSchedule: [`/v1/schedules/${scheduleId}/run`],
+    createWebhookEndpoint: [
+      '/v1/webhook-endpoints',
+      { url: `${nowhere}/once`, events: ['run.failed'] },
+      { url: `${nowhere}/twice`, events: ['run.failed'] },
+    ],
+    testWebhookEndpoint: [`/v1/webhook-endpoints/${endpointId}/test`],
+    retryWebhookDelivery: [`/v1/webhook-endpoints/${endpointId}/deliveries/${deliveryId}/retry`],
+    retryWebhookDeliveries: [
+      `/v1/webhook-endpoints/${endpointId}/retry`,
+      { since: '2026-11-28T00:00:00Z' },
+      { since: '2026-11-27T00:00:00Z' },
+    ],
+    rotateWebhookEndpointSecret: [`/v1/webhook-endpoints/${endpointId}/rotate-secret`],
+    disableWebhookEndpoint: [`/v1/webhook-endpoints/${endpointId}/disable`],
+    enableWebhookEndpoint: [`/v1/webhook-endpoints/${endpointId}/enable`],
     replayInboundEvent: [`/v1/inbound-events/${inboundEventId}/replay`],
     cancelRun: [`/v1/runs/${held.body.runId}/cancel`],
   };

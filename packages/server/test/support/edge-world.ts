@@ -1,5 +1,6 @@
 import { openChannels } from '../../src/open-channels.ts';
 import { openSchedules } from '../../src/open-schedules.ts';
+import { openWebhookEndpoints } from '../../src/open-webhook-endpoints.ts';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -157,6 +158,15 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     egress,
     channels: channels.service,
     inboundEvents: channels.inboundEvents,
+    webhookEndpoints: openWebhookEndpoints({
+      db,
+      ...stores,
+      box: createBox([randomBytes(32)]),
+      holdEncryptionKey: async () => {},
+      cursors,
+      guard: createUrlGuard([]),
+      log: silentLog,
+    }).service,
     schedules: openSchedules({ db, ...stores, runs: core.runs, cursors, log: silentLog }).service,
     sandboxes: createSandboxes({ db, ...stores, cursors, host: sandboxHost, nodeId: newId() }),
     sandboxFiles,

@@ -31,6 +31,8 @@ export const paramInfo: Record<string, ParamInfo> = {
   channelId: id('The id of the channel.'),
   inboundEventId: id('The id of the inbound event.'),
   scheduleId: id('The id of the schedule.'),
+  endpointId: id('The id of the webhook endpoint.'),
+  deliveryId: id('The id of the delivery.'),
   path: {
     kind: 'path',
     description:

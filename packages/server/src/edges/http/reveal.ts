@@ -14,7 +14,7 @@ export async function checkAccess(
   params: Record<string, string>,
 ): Promise<void> {
   const parent =
-    /^\/(?:v1\/)?(agents|conversations|runs|sandbox|channels|inbound-events|schedules)\/\{(\w+)\}/.exec(
+    /^\/(?:v1\/)?(agents|conversations|runs|sandbox|channels|inbound-events|schedules|webhook-endpoints)\/\{(\w+)\}/.exec(
       route.path,
     );
   const id = parent ? params[parent[2]!]! : '';
@@ -24,6 +24,7 @@ export async function checkAccess(
   if (parent?.[1] === 'channels') await services.channels.get(caller, id);
   if (parent?.[1] === 'inbound-events') await services.inboundEvents.get(caller, id);
   if (parent?.[1] === 'schedules') await services.schedules.get(caller, id);
+  if (parent?.[1] === 'webhook-endpoints') await services.webhookEndpoints.get(caller, id);
   if (route.access.endsWith('edit')) requireEdit(caller);
   if (route.access.startsWith('org-')) requireOrgBound(caller);
 }

@@ -23,6 +23,7 @@ export type Tag =
   | 'Egress'
   | 'Channels'
   | 'Schedules'
+  | 'Webhook endpoints'
   | 'Sandboxes'
   | 'Sandbox files'
   | 'Snapshots'

@@ -133,6 +133,8 @@ async function readTable(sql: Sql, reader: BackupReader, table: TableShape): Pro
 }
 
 async function copyIn(sql: Sql, table: TableShape, rows: AsyncGenerator<Buffer>): Promise<void> {
+  // What happened before the backup was told of then.
+  await sql`select set_config('berth.outbox', 'off', true)`;
   const target = await sql`copy ${sql(table.name)} (${sql(table.columns)}) from stdin`.writable();
   let failure: Error | undefined;
   target.on('error', (error: Error) => (failure ??= error));
