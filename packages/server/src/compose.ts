@@ -318,7 +318,14 @@ export async function compose(
     volumesDir: config.paths.volumes,
     diskBytes: config.sandbox.diskMb * 1024 * 1024,
   });
-  const outside = openOutside({ ...shared, nodeId, runs, files: sandboxFiles, baseUrl: config.baseUrl, smtp: config.smtp });
+  const outside = openOutside({
+    ...shared,
+    nodeId,
+    runs,
+    files: sandboxFiles,
+    baseUrl: config.baseUrl,
+    smtp: config.smtp,
+  });
   const services = {
     auth,
     agents,
