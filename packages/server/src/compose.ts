@@ -225,6 +225,7 @@ export async function compose(
     openLink: harnessLinks({ log }),
     isDetached: isDetached(config, abilities),
     replacedCommandMs: limits.replacedCommandSeconds * 1000,
+    canFreeze: abilities.freeze,
     freezeAfterMs: abilities.freeze && freezeAfterSeconds > 0 ? freezeAfterSeconds * 1000 : null,
     launch: (input) => harnessLaunch(prepared, input),
     pool: abilities.warmPool

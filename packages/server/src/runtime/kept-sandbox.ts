@@ -77,7 +77,10 @@ export class KeptSandbox {
   async freeze(): Promise<void> {
     if (this.isFrozen || !this.canTakeTurns) return;
     this.isFrozen = true;
-    await this.#change(() => this.#started.sandbox.freeze());
+    await this.#change(() => this.#started.sandbox.freeze()).catch((error: unknown) => {
+      this.isFrozen = false;
+      throw error;
+    });
   }
 
   #change(shift: () => Promise<void>): Promise<void> {

@@ -16,6 +16,8 @@ import { Upkeep } from './upkeep.ts';
 import { createUsageHooks, type UsageHooks } from './usage.ts';
 
 export interface RuntimeDependencies extends Omit<KeeperOptions, 'log'> {
+  /** Whether sandboxes of this driver can be frozen on this machine. */
+  canFreeze: boolean;
   life: RunLife;
   cancel: Cancel;
   history: TurnHistory;

@@ -9,6 +9,8 @@ export interface SandboxHostDependencies {
   keeper: Keeper;
   waitForActive: RunnerDependencies['waitForActive'];
   records: Pick<StartDependencies['records'], 'target'>;
+  /** Whether sandboxes of this driver can be frozen on this machine. */
+  canFreeze: boolean;
 }
 
 const START_MS = 60_000;
@@ -111,13 +113,17 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
         const kept = keeper.ofAgent(agentId);
         if (!kept) return work();
         if (!kept.canTakeTurns) await kept.gone;
-        else if (how === 'frozen') return frozen(kept, work);
+        else if (how === 'frozen' && deps.canFreeze) return frozen(kept, work);
         else if (kept.turns.size > 0)
           throw new DomainError(
             'conflict',
             'A turn is under way in the sandbox; wait for it, or cancel its run.',
           );
-        else await kept.stop('Its files were replaced.', REPLACED_GRACE_MS);
+        else
+          await kept.stop(
+            how === 'frozen' ? 'Its files were saved.' : 'Its files were replaced.',
+            REPLACED_GRACE_MS,
+          );
         return work();
       }),
     async *logs(agentId, { after, follow, signal }) {

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import { createSandboxRecords } from '../../src/services/sandbox-records.ts';
 import { echo, runWorld, send, type Replica, type RunWorld } from '../support/run-world.ts';
+import { gate } from '../support/scripts.ts';
 import { until } from '../support/until.ts';
 
 async function ask(world: RunWorld, replica: Replica) {
@@ -23,6 +24,57 @@ test('a sandbox that nobody uses is frozen, and runs on with the next turn', asy
   await ask(world, replica);
   assert.equal(replica.driver.started.length, 1);
   await until('it is frozen again', () => sandbox!.isFrozen);
+});
+
+test('where nothing can be frozen a sandbox is stopped to save its files, and one with a turn in it is left alone', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const door = gate();
+  t.after(() => door.open());
+  const replica = await world.replica({
+    overrides: { canFreeze: false },
+    async script(turn, sandbox) {
+      sandbox.freeze = () => Promise.reject(new Error('no cgroup allows it'));
+      await door.opened;
+      return echo(turn, sandbox);
+    },
+  });
+  const { quiesce } = replica.runtime.host;
+  const answer = ask(world, replica);
+  await until(
+    'its turn runs',
+    async () => (await replica.runtime.host.state(world.agentId)).runningTurns === 1,
+  );
+  await assert.rejects(
+    quiesce(world.agentId, 'frozen', async () => 'saved'),
+    { code: 'conflict' },
+  );
+  door.open();
+  await answer;
+  await until(
+    'it has ended',
+    async () => (await replica.runtime.host.state(world.agentId)).runningTurns === 0,
+  );
+  assert.equal(await quiesce(world.agentId, 'frozen', async () => 'saved'), 'saved');
+  await until(
+    'it is stopped',
+    async () => (await replica.runtime.host.state(world.agentId)).state === 'stopped',
+  );
+  await ask(world, replica);
+  assert.equal(replica.driver.started.length, 2);
+});
+
+test('a sandbox that could not be frozen goes on', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const replica = await world.replica({});
+  await ask(world, replica);
+  const [sandbox] = replica.driver.started;
+  sandbox!.freeze = () => Promise.reject(new Error('no cgroup allows it'));
+  await assert.rejects(replica.runtime.host.quiesce(world.agentId, 'frozen', async () => 'saved'));
+  assert.equal((await replica.runtime.host.state(world.agentId)).state, 'running');
+  await ask(world, replica);
+  assert.equal(replica.driver.started.length, 1);
 });
 
 test('a sandbox with a turn in it is not frozen, however long the turn takes', async (t) => {

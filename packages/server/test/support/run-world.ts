@@ -82,6 +82,7 @@ async function openReplica(
     driver,
     openLink: fakeLinks(options.script ?? echo),
     isDetached: false,
+    canFreeze: true,
     freezeAfterMs: null,
     replacedCommandMs: 10_000,
     pool: null,
