@@ -163,13 +163,27 @@ test('no push notification goes to a private network, an address of the service,
 test('a stream that is cut by a kill of the service is taken up by a subscription, with every word once', async (t) => {
   const world = await a2aWorld({ env: { BERTH_DETACH: 'always' } });
   t.after(() => world.close());
+  const bearer = { authorization: `Bearer ${world.service.key}`, 'content-type': 'application/json' };
+  // A stream of OpenAI's form is cut by the same kill.
+  const asked = { model: world.agent.id, input: 'hold', stream: true };
+  const begun = {
+    method: 'POST',
+    headers: { ...bearer, 'idempotency-key': 'cut' },
+    body: JSON.stringify(asked),
+  };
+  const cut = sse(await world.fetch(`${world.origin}/v1/responses`, begun));
+  let responseId = '';
+  let said = '';
+  let seen = -1;
+  while (said === '') {
+    const { data } = (await cut.next()).value!;
+    responseId ||= data.response?.id ?? '';
+    if (data.type === 'response.output_text.delta') said += data.delta;
+    seen = data.sequence_number;
+  }
   const response = await world.fetch(`${world.origin}/a2a/http/message:stream`, {
     method: 'POST',
-    headers: {
-      'a2a-version': '1.0',
-      'content-type': 'application/json',
-      authorization: `Bearer ${world.service.key}`,
-    },
+    headers: { ...bearer, 'a2a-version': '1.0' },
     body: JSON.stringify({ message: message('hold') }),
   });
   let taskId = '';
@@ -186,11 +200,7 @@ test('a stream that is cut by a kill of the service is taken up by a subscriptio
   await world.service.restart();
   const again = await world.fetch(`${world.origin}/a2a`, {
     method: 'POST',
-    headers: {
-      'a2a-version': '1.0',
-      'content-type': 'application/json',
-      authorization: `Bearer ${world.service.key}`,
-    },
+    headers: { ...bearer, 'a2a-version': '1.0' },
     body: JSON.stringify({ jsonrpc: '2.0', id: 'sub', method: 'SubscribeToTask', params: { id: taskId } }),
   });
   let text = '';
@@ -211,4 +221,20 @@ test('a stream that is cut by a kill of the service is taken up by a subscriptio
   }
   assert.equal(state, 'TASK_STATE_COMPLETED');
   assert.equal(text, '1 2 3 4 5 6 ');
+
+  await assert.rejects(async () => {
+    for await (const _ of cut);
+  });
+  const rest = await world.fetch(
+    `${world.origin}/v1/responses/${responseId}?stream=true&starting_after=${seen}`,
+    { headers: bearer },
+  );
+  for await (const { data } of sse(rest)) {
+    assert.equal(data.sequence_number, (seen += 1), 'nothing is missing and nothing told twice');
+    if (data.type === 'response.output_text.delta') said += data.delta;
+  }
+  assert.equal(said, '1 2 3 4 5 6 ');
+  // Sent again with its key it is the same response, not another run.
+  const same = await (await world.fetch(`${world.origin}/v1/responses`, begun)).text();
+  assert.match(same, new RegExp(responseId));
 });

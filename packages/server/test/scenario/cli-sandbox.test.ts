@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { berthIn, type BerthOptions, type BerthRun } from '../support/berth.ts';
 import { workshop, type Workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
+import { scriptedAgent } from '../support/scripted-agent.ts';
 import { until } from '../support/until.ts';
 
 let service: Service;
@@ -175,4 +176,29 @@ test('terminal opens a shell on the user’s own terminal and ends with its code
   } finally {
     user.kill('SIGKILL');
   }
+});
+
+test('what a run has made is listed and written into a folder, and what it asks is answered', async () => {
+  const agent = await shop.agent(scriptedAgent, { name: 'scripted' });
+  const { runId } = await agent.say('artifacts');
+  const listed = (await berth(['runs', 'artifacts', runId])).stdout;
+  assert.match(listed, /a-file .*file output\.txt text\/plain/);
+  assert.match(listed, /a-link .*link https:\/\/example\.com\/output\.txt/);
+  const folder = join(shop.home, 'made');
+  await berth(['runs', 'artifacts', runId, '--to', folder]);
+  assert.equal(readFileSync(join(folder, 'output.txt'), 'utf8'), 'tck');
+  assert.equal(readFileSync(join(folder, 'Text'), 'utf8'), 'a text');
+  // Nothing that is there is written over.
+  assert.notEqual((await start(['runs', 'artifacts', runId, '--to', folder]).ended).code, 0);
+
+  const asking = await agent.ask('ask');
+  const question = await until('it asks', async () => {
+    const { body } = await service.api('GET', `/v1/runs/${asking.runId}/events`);
+    return body.events.find(({ type }: { type: string }) => type === 'input.requested')?.data;
+  });
+  await berth(['runs', 'respond', asking.runId, question.requestId], { code: 1 });
+  assert.match((await berth(['runs', 'respond', asking.runId, question.requestId, 'blue'])).stdout, /status/);
+  await until('it has ended', async () =>
+    /completed/.test((await berth(['runs', 'show', asking.runId])).stdout),
+  );
 });
