@@ -43,3 +43,9 @@ export function isUnstorable(error: unknown): boolean {
   const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
   return name === 'PostgresError' && typeof code === 'string' && code.startsWith('22');
 }
+
+/** Text that no text of the database can hold, such as one with U+0000 (PostgreSQL's 22021 and 22P05). */
+export function isUnstorableText(error: unknown): boolean {
+  const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
+  return name === 'PostgresError' && (code === '22021' || code === '22P05');
+}

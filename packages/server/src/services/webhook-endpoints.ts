@@ -10,6 +10,7 @@ import { webhookSecretContext } from '../domain/seal-context.ts';
 import { readName } from '../domain/text.ts';
 import { testEventType, webhookEventTypes } from '../domain/webhook-endpoint.ts';
 import type { AgentStore } from '../store/agents.ts';
+import { againIfWithdrawn } from '../store/again.ts';
 import type { Database } from '../store/database.ts';
 import type { DeliveryRow, WebhookDeliveryStore } from '../store/webhook-deliveries.ts';
 import type { EndpointRow, SecretSlot, WebhookEndpointStore } from '../store/webhook-endpoints.ts';
@@ -128,7 +129,7 @@ export function createWebhookEndpoints(deps: WebhookEndpointsDependencies): Webh
 
     async remove(p, id) {
       await own(p, id);
-      await db.tx(() => endpoints.remove(id));
+      await againIfWithdrawn(() => db.tx(() => endpoints.remove(id)));
     },
 
     enable: (p, id) =>

@@ -1,3 +1,4 @@
+import { againIfWithdrawn } from './again.ts';
 import type { Sealed } from '../domain/box.ts';
 import type { ChannelKindName, ChannelStatus } from '../domain/channel.ts';
 import type { SettingValue } from '../domain/ports/channel.ts';
@@ -129,7 +130,7 @@ export function createChannelStore(db: Database) {
     },
 
     async remove(id: string): Promise<void> {
-      await db.sql`delete from channels where id = ${id}`;
+      await againIfWithdrawn(async () => db.sql`delete from channels where id = ${id}`);
     },
 
     async putCredential(channelId: string, { name, validUntil, ...value }: SealedCredential): Promise<void> {

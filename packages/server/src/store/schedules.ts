@@ -1,3 +1,4 @@
+import { againIfWithdrawn } from './again.ts';
 import type { MessagePart } from '../domain/parts.ts';
 import type {
   ScheduleConversation,
@@ -109,7 +110,7 @@ export function createScheduleStore(db: Database) {
     },
 
     async remove(id: string): Promise<void> {
-      await db.sql`delete from schedules where id = ${id}`;
+      await againIfWithdrawn(async () => db.sql`delete from schedules where id = ${id}`);
     },
 
     async removeAllOfAgent(agentId: string): Promise<void> {

@@ -165,3 +165,15 @@ test('503 with Retry-After when the database is away', async () => {
     await broken.close();
   }
 });
+
+test('400, not a fault of the service, for a name in a path or query that no text of the database can hold', async () => {
+  const refused = Object.assign(new Error('invalid byte sequence'), { name: 'PostgresError', code: '22021' });
+  const broken = await edgeWorld({
+    services: (services) => ({ ...services, auth: { authenticate: () => Promise.reject(refused) } }),
+  });
+  try {
+    expectError(await broken.call('GET', '/v1/agents'), 400, 'invalid_request');
+  } finally {
+    await broken.close();
+  }
+});

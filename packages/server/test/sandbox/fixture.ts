@@ -116,7 +116,7 @@ export function local(sandbox: RunningSandbox): LocalSandbox {
   return sandbox;
 }
 
-export async function collect(sandbox: RunningSandbox, timeoutMs = 30_000): Promise<Outcome> {
+export async function collect(sandbox: RunningSandbox, timeoutMs = 120_000): Promise<Outcome> {
   const stdout = text(sandbox.stdout);
   const stderr = text(sandbox.stderr);
   const timer = setTimeout(() => void sandbox.kill(), timeoutMs);

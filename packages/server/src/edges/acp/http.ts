@@ -27,6 +27,7 @@ export async function handleHttp(
   const body = method === 'POST' ? await call.bytes(limits.acpMessageBytes) : null;
   if (body && isTooDeep(body.toString('utf8')))
     return refusal(400, `The message is nested deeper than ${limits.jsonDepth} levels.`);
+  if (body && !hasUsableId(body)) return refusal(400, 'id: must be a string, a whole number or null');
   // The connection's own signal ends a request that waits; the client is told nothing any more then.
   const request = new Request(call.request.url, {
     method,
@@ -46,6 +47,19 @@ export async function handleHttp(
     });
   }
   return response;
+}
+
+/** JSON-RPC 2.0, section 4. What is no JSON, or no request, is told by the SDK. */
+function hasUsableId(body: Buffer): boolean {
+  let message: unknown;
+  try {
+    message = JSON.parse(body.toString('utf8'));
+  } catch {
+    return true;
+  }
+  if (typeof message !== 'object' || message === null || !('id' in message)) return true;
+  const { id } = message;
+  return id === null || typeof id === 'string' || Number.isSafeInteger(id);
 }
 
 /** Only `initialize` needs no connection: it makes one. */

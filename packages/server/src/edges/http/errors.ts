@@ -1,4 +1,4 @@
-import { isDatabaseAway, isWithdrawn } from '../../domain/database-away.ts';
+import { isDatabaseAway, isUnstorableText, isWithdrawn } from '../../domain/database-away.ts';
 import { isDiskFull } from '../../domain/disk-full.ts';
 import type { ErrorDetail } from '../../domain/errors.ts';
 import { DomainError } from '../../domain/errors.ts';
@@ -39,6 +39,12 @@ export function presentable(error: unknown, requestId: string): DomainError {
       },
     );
   }
+  // Names in paths and queries are looked up as they are; what fields hold is checked long before.
+  if (isUnstorableText(error))
+    return new DomainError(
+      'invalid_request',
+      'A text of the request holds a character that no text may (U+0000).',
+    );
   return new DomainError(
     'internal',
     `Something went wrong on our side. If it happens again, report the request id ${requestId}.`,
