@@ -310,7 +310,7 @@ export async function compose(
     maxActiveAgents: config.maxActiveAgents,
   });
   const shared = { db, ...stores, box, holdEncryptionKey: encryptionKeys.hold, cursors, guard, log };
-  const a2a = openA2a(shared);
+  const a2a = openA2a({ ...shared, nodeId });
   const sandboxFiles = createSandboxFiles({
     ...stores,
     cursors,

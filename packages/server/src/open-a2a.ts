@@ -22,9 +22,10 @@ export function openA2a(options: {
   holdEncryptionKey: () => Promise<void>;
   cursors: Cursors;
   guard: UrlGuard;
+  nodeId: string;
   log: Log;
 }): { service: A2aService; delivery: A2aDelivery } {
-  const { db, box, guard, log } = options;
+  const { db, box, guard, nodeId, log } = options;
   const tasks = createA2aTaskStore(db);
   const pushes = createA2aPushStore(db);
   const targets = createPushTargets(guard);
@@ -38,6 +39,7 @@ export function openA2a(options: {
       pushes,
       targets,
       box,
+      nodeId,
       post: postTo,
       // With its SDK, which is loaded when something is to be told first.
       render: async (events, task) =>

@@ -34,6 +34,8 @@ export interface DeliveryDependencies {
   pushes: A2aPushStore;
   targets: PushTargets;
   box: Box;
+  /** Of the process that sends; no other process has it at the same time. */
+  nodeId: string;
   post: PostTo;
   render: RenderNotifications;
   log: Log;
@@ -59,19 +61,22 @@ const purgeEveryMs = 600_000;
  * update is sent until its receiver says 2xx, in order, and may come twice when a process dies in between.
  */
 export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
-  const { tasks, pushes, targets, box, log } = deps;
+  const { tasks, pushes, targets, box, nodeId, log } = deps;
   const closing = new AbortController();
   const underWay = new Set<Promise<void>>();
   let timer: NodeJS.Timeout | null = null;
   let purgedAt = 0;
+  let isFresh = true;
 
   async function sweep(): Promise<void> {
+    if (isFresh) await pushes.releaseAll(nodeId);
+    isFresh = false;
     if (Date.now() - purgedAt > purgeEveryMs) {
       purgedAt = Date.now();
       await pushes.purge(limits.pushConfigDays);
     }
     if (underWay.size >= batch) return;
-    for (const row of await pushes.claim(batch - underWay.size, leaseMs)) {
+    for (const row of await pushes.claim(nodeId, batch - underWay.size, leaseMs)) {
       const sending = send(row).catch((error: unknown) => {
         // The lease runs out, and somebody tries again.
         log.warn('A push notification could not be dealt with.', { configId: row.id, error: String(error) });
@@ -88,11 +93,13 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
     const { runId: taskId, version, deliveredSeq: afterSeq } = row;
     const notifications = await deps.render(events, { taskId, contextId, version, afterSeq });
     const secret = JSON.parse(box.open(row, pushConfigContext(row.id)).toString()) as PushConfig['secret'];
+    let { attempts } = row;
     for (const notification of notifications) {
       const problem = await attempt(row.url, secret, notification);
       if (closing.signal.aborted) return pushes.release(row.id);
-      if (problem !== null) return failed(row, problem);
+      if (problem !== null) return failed(row, attempts + 1, problem);
       if (!(await pushes.advance(row.id, notification.seq, leaseMs))) return;
+      attempts = 0;
     }
     const last = events.at(-1);
     const isOver = last !== undefined && /^run\.(completed|failed|cancelled)$/.test(last.type);
@@ -123,9 +130,8 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
     }
   }
 
-  async function failed(row: PushConfigRow, problem: string): Promise<void> {
-    // `attempts` counts those of this update only: each success before it has set it back.
-    const attempts = row.attempts + 1;
+  /** `attempts` counts those of this update only, this one among them. */
+  async function failed(row: PushConfigRow, attempts: number, problem: string): Promise<void> {
     log.info('A push notification was not taken.', { runId: row.runId, configId: row.id, attempts, problem });
     if (attempts >= limits.pushAttempts) return pushes.end(row.id, problem);
     const delay = retryMs[Math.min(attempts - 1, retryMs.length - 1)]!;

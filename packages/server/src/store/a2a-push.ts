@@ -65,10 +65,11 @@ export function createA2aPushStore(db: Database) {
     },
 
     /** Takes some that have something to send, for `leaseMs`: no other replica sends for them meanwhile. */
-    async claim(limit: number, leaseMs: number): Promise<PushConfigRow[]> {
+    async claim(nodeId: string, limit: number, leaseMs: number): Promise<PushConfigRow[]> {
       const { sql } = db;
       return sql<PushConfigRow[]>`
-        update a2a_push_configs p set leased_until = now() + make_interval(secs => ${leaseMs / 1000})
+        update a2a_push_configs p set leased_by = ${nodeId},
+          leased_until = now() + make_interval(secs => ${leaseMs / 1000})
         where p.id in (
           select o.id from a2a_push_configs o
           where o.ended_at is null and o.due_at <= now() and (o.leased_until is null or o.leased_until < now())
@@ -88,6 +89,12 @@ export function createA2aPushStore(db: Database) {
           leased_until = now() + make_interval(secs => ${leaseMs / 1000})
         where id = ${id} and ended_at is null returning 1`;
       return rows.length > 0;
+    },
+
+    /** What this node held when its last process ended. To be called before it claims anything. */
+    async releaseAll(nodeId: string): Promise<void> {
+      await db.sql`
+        update a2a_push_configs set leased_until = null where leased_by = ${nodeId} and leased_until is not null`;
     },
 
     async release(id: string): Promise<void> {

@@ -1,3 +1,4 @@
+import { newId } from '../../src/domain/ids.ts';
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
@@ -21,6 +22,7 @@ async function listen(t: TestContext, world: RunWorld, replica: Replica): Promis
   const { db, runs, events, conversations } = replica;
   const agents = createAgentStore(db);
   const a2a = openA2a({
+    nodeId: newId(),
     db,
     agents,
     box: createBox([randomBytes(32)]),

@@ -182,6 +182,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     rateLimit,
     idempotency,
     a2a: openA2a({
+      nodeId: newId(),
       db,
       ...stores,
       box: createBox([randomBytes(32)]),

@@ -36,6 +36,8 @@ create table a2a_push_configs (
   attempts integer not null default 0,
   due_at timestamptz not null default now(),
   leased_until timestamptz,
+  -- The node that sends; one that begins anew gives back what its last process held.
+  leased_by text,
   ended_at timestamptz,
   last_error text,
   created_at timestamptz not null default now(),
