@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { EgressRefused, type EgressTarget } from '../domain/egress-policy.ts';
 import { readTarget } from '../domain/egress-rules.ts';
+import { hopByHop } from '../domain/hop-by-hop.ts';
 import { limits } from '../domain/limits.ts';
 import type { RequestHead } from './interceptor.ts';
 
@@ -13,22 +14,6 @@ export interface PlainRequest {
   frame: BodyFrame;
   isWebSocket: boolean;
 }
-
-/** Of this connection only (RFC 9110, section 7.6.1), and what the proxy itself answers or frames. */
-const hopByHop = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'content-length',
-  'expect',
-  'http2-settings',
-]);
 
 const bad = (message: string): EgressRefused => new EgressRefused('bad_request', message);
 

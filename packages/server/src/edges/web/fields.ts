@@ -1,25 +1,12 @@
 import type { IncomingMessage } from 'node:http';
 import { holdsKeyValue } from '../../domain/api-key-value.ts';
 import { invalid } from '../../domain/errors.ts';
+import { hopByHop } from '../../domain/hop-by-hop.ts';
 
 export type Fields = [name: string, value: string][];
 
-/** Of one connection only (RFC 9110, section 7.6.1), or written anew by whoever forwards. */
-const ofThisHop = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'content-length',
-  'expect',
-  'http2-settings',
-  'host',
-]);
+/** Of a request also its host, which is said anew. */
+const ofThisHop = new Set([...hopByHop, 'host']);
 
 /** What only the service may tell the server about a request. */
 const ofTheService = new Set([
@@ -83,7 +70,7 @@ export function framing(request: IncomingMessage): Fields {
   return [['Content-Length', lengths[0]![1]]];
 }
 
-const ofAnswersHop = new Set([...ofThisHop].filter((name) => name !== 'content-length' && name !== 'host'));
+const ofAnswersHop = new Set([...hopByHop].filter((name) => name !== 'content-length'));
 
 /** The fields of the server's answer for the client. `own` wins, and is what the service itself has to say. */
 export function answerFields(answer: IncomingMessage, own: Record<string, string>, isKeyed: boolean): Fields {
