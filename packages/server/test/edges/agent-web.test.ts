@@ -15,6 +15,7 @@ import { edgeWorld, readReply } from '../support/edge-world.ts';
 import { hostControl } from '../support/host-control.ts';
 import { hostFetch } from '../support/host-fetch.ts';
 import { until } from '../support/until.ts';
+import { closed } from '../support/closed.ts';
 
 let world: EdgeWorld;
 let port: number;
@@ -107,7 +108,7 @@ async function exchange(text: string): Promise<string> {
   const chunks: Buffer[] = [];
   socket.on('data', (chunk) => chunks.push(chunk)).on('error', () => {});
   socket.write(text.replaceAll('HOST', `${world.agent.id}.agents.localhost`));
-  await once(socket, 'close');
+  await closed(socket);
   return Buffer.concat(chunks).toString('latin1');
 }
 
@@ -273,13 +274,13 @@ test('a WebSocket goes through to the server, and ends with either side', async 
   const [echoed] = (await once(client, 'message')) as [Buffer];
   assert.ok(bytes.equals(echoed));
   client.close(1000);
-  await once(client, 'close');
+  await closed(client);
   await until('the server has none any more', () => sockets.clients.size === 0);
 
   const left = new WebSocket(url, { headers: { host, ...keyed() } });
   await once(left, 'message');
   for (const one of sockets.clients) one.close(4001, 'enough');
-  const [code, reason] = (await once(left, 'close')) as [number, Buffer];
+  const [code, reason] = (await closed(left)) as [number, Buffer];
   assert.deepEqual([code, reason.toString()], [4001, 'enough']);
 });
 
@@ -348,7 +349,7 @@ test('a connection on which nothing passes is ended', async () => {
   const client = new WebSocket(`ws://127.0.0.1:${port}/live`, {
     headers: { host: `${world.agent.id}.agents.localhost`, ...keyed() },
   });
-  await once(client, 'close');
+  await closed(client);
 });
 
 test('so many connections and no more are open at once; the next is 503, and welcome when one has ended', async () => {

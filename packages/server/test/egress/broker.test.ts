@@ -5,6 +5,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { brokerWorld, type BrokerWorld } from '../support/broker-world.ts';
 import { until } from '../support/until.ts';
+import { closed } from '../support/closed.ts';
 
 const value = 'ghp_"q/w+e&r<t>Ä 1234567890';
 const bytes = (text: string) => Buffer.from(text);
@@ -241,7 +242,7 @@ test('a client of HTTP/1.0 gets the whole answer and the end of the connection',
   socket.write(`GET / HTTP/1.0\r\nHost: api.example.com\r\nAuthorization: Bearer ${token}\r\n\r\n`);
   let text = '';
   socket.on('data', (chunk: Buffer) => (text += chunk.toString('latin1')));
-  await once(socket, 'close');
+  await closed(socket);
   assert.ok(text.endsWith(`\r\n\r\n<${token}>`), text);
   assert.doesNotMatch(text, /chunked/i);
 });
@@ -396,7 +397,7 @@ test('a host that refuses to switch is heard, and its answer is searched', async
   );
   let text = '';
   socket.on('data', (chunk: Buffer) => (text += chunk.toString('latin1')));
-  await once(socket, 'close');
+  await closed(socket);
   assert.match(text, /^HTTP\/1\.1 401 /);
   assert.ok(text.endsWith(token), text);
 });

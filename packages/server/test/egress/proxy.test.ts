@@ -8,6 +8,7 @@ import { parseNetwork } from '../../src/domain/address-ranges.ts';
 import { until } from '../support/until.ts';
 import { egressWorld, exchange, openTunnel, reasonOf, type World } from './fixture.ts';
 import { clientHello, randomFrom } from './wire.ts';
+import { closed } from '../support/closed.ts';
 
 const get = (url: string, host: string, more = '') => `GET ${url} HTTP/1.1\r\nHost: ${host}\r\n${more}\r\n`;
 
@@ -31,7 +32,7 @@ async function readAll(socket: Socket): Promise<string> {
   let all = '';
   socket.on('data', (chunk: Buffer) => (all += chunk.toString('latin1')));
   socket.resume();
-  await once(socket, 'close');
+  await closed(socket);
   return all;
 }
 
@@ -88,7 +89,7 @@ test('Modes, presets, suffixes and deny rules decide; deny wins', async (t) => {
 
 test('Private, loopback, link-local, metadata and own addresses are never dialled, however they are written', async (t) => {
   const world = await egressWorld(t, { policy: { mode: 'open' } });
-  const closed = [
+  const addresses = [
     ...['127.0.0.1', '10.0.0.1', '169.254.169.254', '100.64.0.1', '0.0.0.0', '192.168.1.1', '172.16.0.1'],
     ...[
       '::1',
@@ -100,7 +101,7 @@ test('Private, loopback, link-local, metadata and own addresses are never dialle
     ],
     ...['2002:7f00:1::', '::7f00:1', '224.0.0.1', '255.255.255.255', '168.63.129.16', '64:ff9b:1::1'],
   ];
-  for (const address of closed) {
+  for (const address of addresses) {
     // One good address does not make up for it.
     world.names.set('x.test', ['93.184.216.1', address]);
     assert.equal(
@@ -271,7 +272,7 @@ test('A change of the policy holds for the next connection, and cuts tunnels to 
   socket.write('and now');
   assert.equal((await once(socket, 'data')).toString(), 'and now');
   await world.setPolicy({ deny: ['good.test:*'] });
-  await once(socket, 'close');
+  await closed(socket);
   assert.equal(world.refusals.at(-1)?.reason, 'denied');
   assert.equal(reasonOf((await openTunnel(world.socketPath, 'good.test:7')).head), 'denied');
 });
@@ -364,12 +365,12 @@ test('Connections of a sandbox are bounded, and those that say nothing are close
   assert.equal(reasonOf(fourth.head), 'too_many_connections');
   // Idle tunnels end.
   for (const socket of held) socket.resume();
-  await Promise.all(held.map((socket) => once(socket, 'close')));
+  await Promise.all(held.map((socket) => closed(socket)));
   // A head, or the first bytes of a tunnel, that never come.
   assert.equal(await exchange(world.socketPath, 'GET http://good.test/ HTTP/1.1\r\n'), '');
   const silent = await openTunnel(world.socketPath, 'good.test:443');
   silent.socket.resume();
-  await once(silent.socket, 'close');
+  await closed(silent.socket);
   assert.deepEqual(world.refusals.at(-1)?.reason, 'not_tls');
   await until('nothing is left open', () => world.proxy.stats().connections === 0);
 });
@@ -442,7 +443,7 @@ test('Whatever is sent, cut and aborted, the proxy goes on, leaves nothing open,
       else if (random(4) === 0) await new Promise((resolve) => setImmediate(resolve));
     }
     if (random(3) === 0) socket.end();
-    if (!socket.destroyed) await once(socket, 'close');
+    if (!socket.destroyed) await closed(socket);
   };
   for (let round = 0; round < 15; round += 1) await Promise.all(Array.from({ length: 20 }, one));
   await until('nothing is left open', () => world.proxy.stats().connections === 0);

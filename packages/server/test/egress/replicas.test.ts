@@ -15,6 +15,7 @@ import { fakeDriver } from '../support/fake-sandbox.ts';
 import { silentLog } from '../support/log.ts';
 import { resourceWorld } from '../support/resources.ts';
 import { exchange, openTunnel, reasonOf } from './fixture.ts';
+import { closed } from '../support/closed.ts';
 
 test('A policy that is set on one node holds on every other, for new connections and open ones', async (t) => {
   const world = await resourceWorld();
@@ -59,7 +60,7 @@ test('A policy that is set on one node holds on every other, for new connections
   await one.egress.service.put(world.owner, agent.id, policy);
   await until('the other node opens it', async () => (await openTunnel(other.socket, target)).status === 200);
   const { socket } = await openTunnel(other.socket, target);
-  const cut = once(socket, 'close');
+  const cut = closed(socket);
   socket.resume();
   await one.egress.service.remove(world.owner, agent.id);
   await cut;

@@ -19,6 +19,7 @@ import { hostFetch } from '../support/host-fetch.ts';
 import { logOf, workshop, type Pushed, type Workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
+import { closed } from '../support/closed.ts';
 
 const { session } = methods.agent;
 const run = promisify(execFile);
@@ -256,9 +257,9 @@ test('The answer to an upgrade names the connection, pings are answered, and bin
   ];
   for (const [act, code] of endings) {
     const socket = await open();
-    const closed = once(socket, 'close');
+    const ended = closed(socket);
     act(socket);
-    assert.equal((await closed)[0], code);
+    assert.equal((await ended)[0], code);
   }
 });
 

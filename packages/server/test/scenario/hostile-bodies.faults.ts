@@ -6,6 +6,7 @@ import { WebSocket } from 'ws';
 import type { A2aWorld } from '../support/a2a-world.ts';
 import { a2aWorld, message } from '../support/a2a-world.ts';
 import { until } from '../support/until.ts';
+import { closed } from '../support/closed.ts';
 
 let world: A2aWorld;
 before(async () => {
@@ -292,7 +293,7 @@ async function rawGet(path: string, version: string): Promise<{ status: number; 
   socket.write(
     `GET ${path} HTTP/1.1\r\nHost: ${new URL(world.origin).host}\r\nAuthorization: Bearer ${world.service.key}\r\nA2A-Version: ${version}\r\nConnection: close\r\n\r\n`,
   );
-  await once(socket, 'close');
+  await closed(socket);
   const text = Buffer.concat(chunks).toString();
   return { status: Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1] ?? 0), text };
 }

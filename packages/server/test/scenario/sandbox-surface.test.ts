@@ -6,6 +6,7 @@ import { WebSocket } from 'ws';
 import { openSse } from '../support/sse.ts';
 import { endSharedWorld, sharedWorld } from '../support/scenario-world.ts';
 import { until } from '../support/until.ts';
+import { closed } from '../support/closed.ts';
 
 after(endSharedWorld);
 
@@ -138,7 +139,7 @@ test('a terminal is a real one: a size, colours, job control, and it comes back 
   first.socket.terminate();
   const second = await connect(`?terminalId=${first.told[0]!.terminalId}&after=${seen}`);
   second.type('echo again; exit 4\n');
-  const [code] = await once(second.socket, 'close');
+  const [code] = await closed(second.socket);
   assert.equal(code, 1000);
   assert.deepEqual([second.told.at(-1)!.type, second.told.at(-1)!.exitCode], ['exit', 4]);
 });

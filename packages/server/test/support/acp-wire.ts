@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { methods, type Stream } from '@agentclientprotocol/sdk';
 import { acpStream, HostSocket } from './acp-client.ts';
+import { closed } from './closed.ts';
 
 /** A message of JSON-RPC as it came. */
 // oxlint-disable-next-line no-explicit-any -- tests read into messages of all kinds
@@ -64,7 +65,7 @@ export async function bridgeWire(target: Target): Promise<Wire> {
   });
   child.stdin.on('error', () => undefined);
   const timer = setTimeout(() => child.kill('SIGKILL'), 240_000);
-  const closed = once(child, 'close').then(([code]) => {
+  const ended = once(child, 'close').then(([code]) => {
     clearTimeout(timer);
     return code as number | null;
   });
@@ -73,7 +74,7 @@ export async function bridgeWire(target: Target): Promise<Wire> {
     sendText: (text) => void child.stdin.write(`${text}\n`),
     received,
     junk,
-    closed,
+    closed: ended,
     leave: () => void child.stdin.end(),
   };
 }
@@ -85,14 +86,14 @@ export async function socketWire({ port, agentId, key }: Target): Promise<Wire> 
   const received: Wired[] = [];
   const junk: string[] = [];
   socket.on('message', (data) => take(String(data), received, junk));
-  const closed = once(socket, 'close').then(([code]) => code as number);
+  const ended = closed(socket).then(([code]) => code as number);
   await once(socket, 'open');
   return {
     send: (message) => socket.send(JSON.stringify(message)),
     sendText: (text) => socket.send(text),
     received,
     junk,
-    closed,
+    closed: ended,
     leave: () => socket.close(),
   };
 }

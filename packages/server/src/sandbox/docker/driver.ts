@@ -258,8 +258,11 @@ export class DockerDriver implements SandboxDriver {
   private async attach(name: string) {
     const socket = await this.engine.hijack(`/containers/${name}/attach?stream=1&stdin=1&stdout=1&stderr=1`);
     const { stdout, stderr, drop } = takeApart(socket);
-    const ended = once(socket, 'close').then(() => undefined);
-    ended.catch(() => {});
+    // A reset is an end as well.
+    const ended = once(socket, 'close').then(
+      () => undefined,
+      () => undefined,
+    );
     const close = (): void => void socket.destroy();
     return { streams: { stdin: inputOf(socket), stdout, stderr }, ended, close, drop };
   }
