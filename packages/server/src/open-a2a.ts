@@ -3,6 +3,7 @@ import type { Log } from './domain/log.ts';
 import type { Cursors } from './domain/paging.ts';
 import type { UrlGuard } from './domain/url-guard.ts';
 import { postTo } from './egress/post.ts';
+import { createDueWorker } from './runtime/due-worker.ts';
 import { createA2aDelivery, type A2aDelivery } from './services/a2a-delivery.ts';
 import { createPushTargets } from './services/a2a-push-targets.ts';
 import { createCardSigning } from './services/a2a-signing.ts';
@@ -24,27 +25,35 @@ export function openA2a(options: {
   guard: UrlGuard;
   nodeId: string;
   log: Log;
-}): { service: A2aService; delivery: A2aDelivery } {
+}): { service: A2aService; delivery: { start(): void; close(): Promise<void> } } {
   const { db, box, guard, nodeId, log } = options;
   const tasks = createA2aTaskStore(db);
   const pushes = createA2aPushStore(db);
   const targets = createPushTargets(guard);
+  const delivery: A2aDelivery = createA2aDelivery({
+    tasks,
+    pushes,
+    targets,
+    box,
+    nodeId,
+    post: postTo,
+    // With its SDK, which is loaded when something is to be told first.
+    render: async (events, task) =>
+      (await import('./edges/a2a/push-render.ts')).renderNotifications(events, task),
+    log,
+  });
+  const worker = createDueWorker({ work: () => delivery, lookEveryMs: 300, log });
   return {
     service: {
       ...createA2a({ ...options, tasks, pushes, targets }),
       ...createCardSigning({ ...options, signingKeys: createA2aSigningStore(db) }),
     },
-    delivery: createA2aDelivery({
-      tasks,
-      pushes,
-      targets,
-      box,
-      nodeId,
-      post: postTo,
-      // With its SDK, which is loaded when something is to be told first.
-      render: async (events, task) =>
-        (await import('./edges/a2a/push-render.ts')).renderNotifications(events, task),
-      log,
-    }),
+    delivery: {
+      start: worker.start,
+      async close() {
+        await worker.stop();
+        await delivery.stop();
+      },
+    },
   };
 }

@@ -40,6 +40,8 @@ export function openChannels(deps: {
   guard: UrlGuard;
   files: Pick<SandboxFilesService, 'write'>;
   baseUrl: string;
+  /** Default: `limits.inboundAttemptSeconds`. */
+  longestAttemptMs?: number;
   log: Log;
 }) {
   const { db, agents, channels, cursors, guard } = deps;
@@ -64,6 +66,7 @@ export function openChannels(deps: {
     attachments: createAttachments({ caller, files: deps.files, log }),
     log,
     wake: worker.wake,
+    ...(deps.longestAttemptMs !== undefined && { longestAttemptMs: deps.longestAttemptMs }),
   });
   const forgeries = createForgeryBudget();
   const inbox = createInbox({
@@ -87,7 +90,12 @@ export function openChannels(deps: {
   });
   return {
     service: { ...service, ...tests },
-    inboundEvents: createInboundEvents({ agents, events, cursors, wake: worker.wake }),
+    inboundEvents: createInboundEvents({
+      agents,
+      events,
+      cursors,
+      wake: () => db.afterCommit(worker.wake),
+    }),
     events,
     inbox: { ...inbox, ...open },
     edge: createWebhookEdge({ inbox: open, baseUrl: deps.baseUrl }),

@@ -132,6 +132,8 @@ export const limits = {
   smtpMailsPerMinute: 600,
   /** Servers that a mail may have passed. */
   smtpHops: 50,
+  /** One attempt at what came in, from the reading to the sent answer; then another one begins. */
+  inboundAttemptSeconds: 600,
   /** For which what came in can be replayed. */
   inboundBodyDays: 30,
   /** Inbound events that one call works on again. */

@@ -2,6 +2,7 @@ import type { Box } from '../domain/box.ts';
 import type { ConversationEvent } from '../domain/events.ts';
 import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
+import { within } from '../domain/time-limit.ts';
 import { pushConfigContext } from '../domain/seal-context.ts';
 import { UrlRefused } from '../domain/url-guard.ts';
 import type { CheckedUrl } from '../domain/url-guard.ts';
@@ -42,17 +43,19 @@ export interface DeliveryDependencies {
 }
 
 export interface A2aDelivery {
-  start(): void;
+  /** Begins to send what is due, as far as there is room; nothing has to be looked for again at once. */
+  runDue(): Promise<number>;
   /** Resolves when what is under way has ended; what was not sent is sent after the next start, here or elsewhere. */
-  close(): Promise<void>;
+  stop(): Promise<void>;
 }
 
-const everyMs = 300;
 const batch = 16;
 const leaseMs = 60_000;
 /** A2A 1.0, section 4.3.3: 10 to 30 seconds. */
 const timeoutMs = 15_000;
 const retryMs = [1_000, 4_000, 15_000, 60_000, 300_000, 1_800_000, 3_600_000, 7_200_000];
+/** For all that one configuration is sent in one go; nothing that hangs keeps the room of another for longer. */
+const sendMs = 600_000;
 const purgeEveryMs = 600_000;
 
 /**
@@ -64,26 +67,31 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
   const { tasks, pushes, targets, box, nodeId, log } = deps;
   const closing = new AbortController();
   const underWay = new Set<Promise<void>>();
-  let timer: NodeJS.Timeout | null = null;
   let purgedAt = 0;
   let isFresh = true;
 
-  async function sweep(): Promise<void> {
+  async function runDue(): Promise<number> {
+    if (closing.signal.aborted) return 0;
     if (isFresh) await pushes.releaseAll(nodeId);
     isFresh = false;
     if (Date.now() - purgedAt > purgeEveryMs) {
       purgedAt = Date.now();
       await pushes.purge(limits.pushConfigDays);
     }
-    if (underWay.size >= batch) return;
-    for (const row of await pushes.claim(nodeId, batch - underWay.size, leaseMs)) {
-      const sending = send(row).catch((error: unknown) => {
+    if (underWay.size >= batch) return 0;
+    const claimed = await pushes.claim(nodeId, batch - underWay.size, leaseMs);
+    for (const row of claimed) {
+      const sending = within(sendMs, send(row), () => {
+        throw new Error(`It has not ended after ${sendMs} ms.`);
+      }).catch((error: unknown) => {
         // The lease runs out, and somebody tries again.
         log.warn('A push notification could not be dealt with.', { configId: row.id, error: String(error) });
       });
       underWay.add(sending);
       void sending.finally(() => underWay.delete(sending));
     }
+    // The next look comes at its own time, so that updates that follow each other closely are told together.
+    return 0;
   }
 
   async function send(row: PushConfigRow): Promise<void> {
@@ -138,23 +146,9 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
     await pushes.retry(row.id, problem, delay * (0.8 + Math.random() * 0.4));
   }
 
-  function plan(): void {
-    timer = setTimeout(() => {
-      sweep()
-        .catch((error: unknown) =>
-          log.debug('Push notifications were not looked for.', { error: String(error) }),
-        )
-        .finally(() => {
-          if (timer !== null) plan();
-        });
-    }, everyMs).unref();
-  }
-
   return {
-    start: plan,
-    async close() {
-      if (timer) clearTimeout(timer);
-      timer = null;
+    runDue,
+    async stop() {
       closing.abort();
       await Promise.all(underWay);
     },

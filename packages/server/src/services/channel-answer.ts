@@ -6,6 +6,8 @@ import { CallNotSent, type GuardedCaller } from './guarded-call.ts';
 interface Means {
   answers: Pick<ChannelAnswerStore, 'answers' | 'putAnswer' | 'removeAnswer'>;
   caller: GuardedCaller;
+  /** Somebody else goes on with it: the next message is theirs. */
+  isGivenUp: AbortSignal;
 }
 
 /** Begins the reason of an event whose answer may have been sent. */
@@ -21,7 +23,7 @@ const doubtful = {
  * heard how it ended, is looked for; where the provider cannot be asked, that is told, and it is not sent again.
  */
 export async function sendAnswer(
-  { answers, caller }: Means,
+  { answers, caller, isGivenUp }: Means,
   eventId: string,
   answer: Answer,
   kind: ChannelKind,
@@ -43,6 +45,7 @@ export async function sendAnswer(
         continue;
       }
     }
+    isGivenUp.throwIfAborted();
     await answers.putAnswer(eventId, place, 'sending', null);
     const outcome = await attempt(caller, step, kind);
     if (outcome.outcome === 'sent') await answers.putAnswer(eventId, place, 'sent', outcome.externalId);

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { isDatabaseAway } from '../domain/database-away.ts';
 import { DomainError } from '../domain/errors.ts';
 
@@ -21,9 +22,11 @@ interface Waiting<T> {
 
 /**
  * Items that arrive while a commit runs go together in the next one. Resolves when what was given is durable; throws
- * `unavailable` at once when too much waits. `reserved` ones still find room when others do not.
+ * `unavailable` at once when too much waits. `reserved` ones still find room when others do not. A batch holds what is
+ * many callers', so that it is never written within the transaction that one of them has open.
  */
 export function createGroupCommit<T>(options: GroupCommitOptions<T>) {
+  const apart = AsyncLocalStorage.snapshot();
   const queue: Waiting<T>[] = [];
   let running = 0;
   let waiting = 0;
@@ -96,7 +99,7 @@ export function createGroupCommit<T>(options: GroupCommitOptions<T>) {
       waitingBytes += bytes;
       const written = new Promise<void>((done, failed) => queue.push({ items, bytes, done, failed }));
       // What arrives in the same turn of the event loop goes together.
-      setImmediate(pump);
+      setImmediate(apart, pump);
       return written;
     },
     get waiting() {

@@ -108,7 +108,7 @@ export function createInboundBegin(deps: Dependencies) {
     const isNext = await queue.moveToLine(due.id, lineOf(known), patience);
     await queue.leftLine(due.id, unread);
     if (!isNext) {
-      await queue.postpone(due.id, waitMs, false);
+      await queue.postpone(due.id, waitMs, null);
       await queue.unblock([due.id], patience);
     }
     return isNext;

@@ -25,10 +25,17 @@ export function createInboundEnd({ queue, answers, runs, caller, mail }: Depende
       return isTerminal(run.status);
     },
 
-    async finish(due: DueEvent, runId: string, kind: ChannelKind, setup: ChannelSetup): Promise<Worked> {
+    /** Nothing more is sent once `isGivenUp`. */
+    async finish(
+      due: DueEvent,
+      runId: string,
+      kind: ChannelKind,
+      setup: ChannelSetup,
+      isGivenUp: AbortSignal,
+    ): Promise<Worked> {
       const { run, message } = await runs.outcome(principalOf(due), runId, 0);
       if (!isTerminal(run.status)) {
-        await queue.postpone(due.id, checkMs, false);
+        await queue.postpone(due.id, checkMs, null);
         return 'over';
       }
       if (run.status !== 'completed') {
@@ -44,7 +51,7 @@ export function createInboundEnd({ queue, answers, runs, caller, mail }: Depende
         return 'over';
       }
       const answer = { text: message.content, replyTo: due.replyTo, outboxId: due.id };
-      const outcome = await sendAnswer({ answers, caller }, due.id, answer, kind, setup);
+      const outcome = await sendAnswer({ answers, caller, isGivenUp }, due.id, answer, kind, setup);
       if (outcome.outcome === 'retry') return { retry: outcome.reason, afterMs: outcome.afterMs };
       if (outcome.outcome !== 'sent') {
         await queue.settle(due.id, 'failed', outcome.reason);

@@ -31,6 +31,7 @@ export interface InboundEventsDependencies {
   agents: AgentStore;
   events: InboundEventStore;
   cursors: Cursors;
+  /** There is work, once it is committed. */
   wake: () => void;
 }
 

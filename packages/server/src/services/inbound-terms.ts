@@ -24,6 +24,8 @@ export interface InboundWorkDependencies {
   caller: GuardedCaller;
   attachments: Attachments;
   log: Log;
+  /** After which an attempt is given up, so that another one begins; default: `limits.inboundAttemptSeconds`. */
+  longestAttemptMs?: number;
   /** Told when an event can go on at once. */
   wake: () => void;
 }

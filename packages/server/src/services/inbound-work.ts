@@ -1,5 +1,6 @@
 import { DomainError } from '../domain/errors.ts';
 import { limits } from '../domain/limits.ts';
+import { within } from '../domain/time-limit.ts';
 import type { DueEvent } from '../store/inbound-queue.ts';
 import { createInboundBegin } from './inbound-begin.ts';
 import { createInboundEnd } from './inbound-end.ts';
@@ -24,7 +25,7 @@ const perProcess = 256;
 const backoffMs = (attempts: number) => Math.min(15_000 * 2 ** Math.max(0, attempts - 1), 3_600_000);
 
 export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
-  const { queue, log } = deps;
+  const { queue, log, longestAttemptMs = limits.inboundAttemptSeconds * 1000 } = deps;
   const working = new Map<string, number>();
   const underWay = new Set<Promise<void>>();
   let isStopped = false;
@@ -32,14 +33,15 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
   const begin = createInboundBegin({ ...deps, onBegun: follow });
   const end = createInboundEnd(deps);
 
-  async function work(due: DueEvent): Promise<Worked> {
+  async function work(due: DueEvent, isGivenUp: AbortSignal): Promise<Worked> {
     const found = await deps.setups.open(due.channelId);
     if (!found) {
       await queue.settle(due.id, 'failed', 'The agent of the channel was deleted.');
       return 'over';
     }
     const kind = deps.kinds[found.row.kind];
-    return due.runId === null ? begin(due, kind, found.setup) : end.finish(due, due.runId, kind, found.setup);
+    if (due.runId === null) return begin(due, kind, found.setup);
+    return end.finish(due, due.runId, kind, found.setup, isGivenUp);
   }
 
   /** Goes on as soon as the run ends here; one that ends unheard is found by the next look. */
@@ -73,8 +75,12 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
   }
 
   async function safely(due: DueEvent): Promise<void> {
+    const givenUp = new AbortController();
     try {
-      const worked = await work(due);
+      const worked = await within(longestAttemptMs, work(due, givenUp.signal), () => {
+        givenUp.abort();
+        throw new DomainError('unavailable', `It was given up after ${longestAttemptMs / 1000} seconds.`);
+      });
       if (worked !== 'over') await retryLater(due, worked.retry, worked.afterMs);
     } catch (error) {
       const isFinal = error instanceof DomainError && finalCodes.has(error.code);
@@ -90,7 +96,7 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
 
   async function retryLater(due: DueEvent, reason: string, afterMs: number | null): Promise<void> {
     if (due.attempts >= maxAttempts) return queue.settle(due.id, 'dead', reason);
-    await queue.postpone(due.id, afterMs ?? backoffMs(due.attempts), true);
+    await queue.postpone(due.id, afterMs ?? backoffMs(due.attempts), reason);
   }
 
   function track(task: Promise<void>): Promise<void> {

@@ -1,6 +1,7 @@
 import type { Box } from '../domain/box.ts';
 import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
+import { within } from '../domain/time-limit.ts';
 import { webhookSecretContext } from '../domain/seal-context.ts';
 import { UrlRefused, type CheckedUrl } from '../domain/url-guard.ts';
 import { retryDelay, type DisabledReason } from '../domain/webhook-endpoint.ts';
@@ -63,7 +64,9 @@ export function createWebhookWork(deps: WebhookWorkDependencies): WebhookWork {
 
   async function safely(delivery: DeliveryRow): Promise<void> {
     try {
-      await send(delivery);
+      await within(leaseMs, send(delivery), () => {
+        throw new Error(`It has not ended after ${leaseMs} ms.`);
+      });
     } catch (error) {
       // The lease runs out, and somebody tries again.
       log.warn('A webhook could not be dealt with.', { deliveryId: delivery.id, error });

@@ -197,12 +197,12 @@ export function createInboundQueue(db: Database) {
         where id = any (${others}::uuid[])`;
     },
 
-    /** To be worked on again after so long. `isAttempt` false: nothing went wrong, it only waits. */
-    async postpone(id: string, afterMs: number, isAttempt: boolean): Promise<void> {
+    /** To be worked on again after so long, and why; null: nothing went wrong, it only waits. */
+    async postpone(id: string, afterMs: number, reason: string | null): Promise<void> {
       const { sql } = db;
       await sql`
         update inbound_events set due_at = now() + ${afterMs} * interval '1 millisecond', claimed_by = null
-          ${isAttempt ? sql`` : sql`, attempts = 0`}
+          ${reason === null ? sql`, attempts = 0` : sql`, reason = ${reason}`}
         where id = ${id} and due_at is not null`;
     },
   };

@@ -56,7 +56,13 @@ function outbox(fixture: Fixture, over: { apiBaseUrl?: string; replyTo?: ReplyTo
     async send() {
       const before = provider.calls.length;
       const answer = { text: 'Yes, it is.', replyTo, outboxId: 'event-1' };
-      const outcome = await sendAnswer({ answers, caller }, 'event-1', answer, kinds[fixture.kind], setup);
+      const outcome = await sendAnswer(
+        { answers, caller, isGivenUp: new AbortController().signal },
+        'event-1',
+        answer,
+        kinds[fixture.kind],
+        setup,
+      );
       const calls = provider.calls.slice(before).filter(({ path }) => !path.endsWith('/token'));
       return { outcome: outcome.outcome, calls: calls.map(({ method }) => method) };
     },

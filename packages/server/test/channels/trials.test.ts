@@ -4,10 +4,10 @@ import { DomainError } from '../../src/domain/errors.ts';
 import { limits } from '../../src/domain/limits.ts';
 import { providerStandIn } from '../support/provider-stand-in.ts';
 import { until } from '../support/until.ts';
-import { slackSecret } from './fixtures/slack.ts';
+import { slackDelivery, slackSecret } from './fixtures/slack.ts';
 import { address } from './fixtures/mail.ts';
 import { standardSecret } from './fixtures/code.ts';
-import { channelWorld } from './world.ts';
+import { channelParts, channelWorld, mention, slackRequest, writtenFiles } from './world.ts';
 
 let world: Awaited<ReturnType<typeof channelWorld>>;
 let provider: Awaited<ReturnType<typeof providerStandIn>>;
@@ -30,6 +30,21 @@ const slackChannel = async () =>
       apiBaseUrl: provider.url,
     })
   ).channel;
+
+const withFile = () =>
+  slackDelivery(
+    {
+      type: 'app_mention',
+      user: 'U061F7AUR',
+      text: '<@U0BOT> read it',
+      ts: '1759999998.000001',
+      channel: 'C0LAN2Q65',
+      files: [
+        { name: 'plan.pdf', mimetype: 'application/pdf', url_private_download: `${provider.url}/plan` },
+      ],
+    },
+    'Ev-file',
+  );
 
 const refused = (code: string) => (error: unknown) => error instanceof DomainError && error.code === code;
 const settled = (id: string) =>
@@ -57,6 +72,63 @@ test('a sample goes the whole way, and its answer goes nowhere unless that is as
     provider.calls.slice(calls).map(({ path }) => path),
     ['/chat.postMessage'],
   );
+});
+
+test('a sample that is tried within a transaction is stored apart from it, with all that came in at that moment', async (t) => {
+  const channel = await slackChannel();
+  const said = mention(77);
+  const { db } = world.replica;
+  const tried = Promise.withResolvers<string>();
+  const over = Promise.withResolvers<void>();
+  t.after(() => over.resolve());
+  const rolledBack = db.tx(async () => {
+    // Both are in one batch, which the caller with the transaction begins.
+    const sample = world.service.test(world.owner, channel.id, { text: 'only here' });
+    const { events } = await sample;
+    tried.resolve(events[0]!.id);
+    await over.promise;
+    throw new Error('rolled back');
+  });
+  const delivered = world.inbox.receive('slack', channel.id, slackRequest(said));
+  assert.equal((await settled(await tried.promise)).state, 'done');
+  assert.equal((await delivered).status, 200);
+  over.resolve();
+  await assert.rejects(rolledBack, /rolled back/);
+  const items = await world.events.list(world.agentId, { before: null, limit: 2 });
+  assert.equal(items.length, 2);
+  for (const { id } of items) assert.equal((await settled(id)).state, 'done');
+});
+
+test('an attempt that hangs is given up, says so on its event, and another one does the work', async () => {
+  const calls: string[] = [];
+  const hanging = channelParts(
+    world.replica,
+    {
+      write: (...given) => {
+        calls.push('write');
+        return calls.length === 1 ? new Promise(() => {}) : writtenFiles().write(...given);
+      },
+    },
+    50,
+  );
+  const channel = await slackChannel();
+  await world.worker.stop();
+  hanging.worker.start();
+  try {
+    const sent = await hanging.inbox.receive('slack', channel.id, slackRequest(withFile()));
+    assert.equal(sent.status, 200);
+    const [event] = await world.events.list(world.agentId, { before: null, limit: 1 });
+    const { id } = event!;
+    await until('its event tells that it was given up', async () =>
+      /given up/.test((await world.events.get(id))?.reason ?? ''),
+    );
+    assert.equal((await world.events.get(id))?.state, 'queued');
+    await world.replica.db.sql`update inbound_events set due_at = now() where id = ${id}`;
+    assert.equal((await settled(id)).state, 'done');
+  } finally {
+    await hanging.close();
+    world.worker.start();
+  }
 });
 
 test('a sample of a retry is recorded beside its event, and is one turn', async () => {

@@ -40,8 +40,13 @@ export function writtenFiles(written = new Map<string, Buffer>()): Files {
 }
 
 /** All that receives, works and answers, over one replica of the run world. */
-export function channelParts({ db, nodeId, runs }: Replica, files: Files = writtenFiles()) {
+export function channelParts(
+  { db, nodeId, runs }: Replica,
+  files: Files = writtenFiles(),
+  longestAttemptMs?: number,
+) {
   return openChannels({
+    ...(longestAttemptMs !== undefined && { longestAttemptMs }),
     files,
     db,
     nodeId,

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { test } from 'node:test';
 import { DomainError } from '../../src/domain/errors.ts';
 import { createGroupCommit } from '../../src/services/group-commit.ts';
@@ -66,4 +67,17 @@ test('when too much waits, what is sent again is refused first, with a hint when
   assert.throws(() => add(true), isFull);
   gate.resolve();
   await Promise.all(taken);
+});
+
+test('a batch is written apart from what any of those who gave something has open', async () => {
+  const open = new AsyncLocalStorage<string>();
+  const seen: (string | undefined)[] = [];
+  const commit = createGroupCommit<number>({
+    ...limits,
+    maxWaiting: 10,
+    sizeOf: () => 1,
+    write: async () => void seen.push(open.getStore()),
+  });
+  await Promise.all([open.run('a transaction', () => commit.add([1], false)), commit.add([2], false)]);
+  assert.deepEqual(seen, [undefined]);
 });

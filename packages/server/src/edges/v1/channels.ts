@@ -172,6 +172,7 @@ export const channelRoutes = [
     path: '/v1/channels/{channelId}/test',
     tag,
     access: 'edit',
+    idempotency: 'lease',
     summary: 'Try a channel with a sample',
     description:
       'Makes a delivery as the provider would, signed with the secret of the channel, and takes it in as one: it is verified, stored, and the agent works on it.',
