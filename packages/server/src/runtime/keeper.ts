@@ -133,6 +133,14 @@ export class Keeper {
     return this.#warm(claim.agentId, `${claim.deploymentId} ${claim.generation}`) !== null;
   }
 
+  /** Of the agent, or of all: the sandboxes in which a turn would be held at once, as claims name them. */
+  ready(agentId: string | null): string[] {
+    const all = agentId === null ? this.#byAgent.values() : [this.#byAgent.get(agentId)];
+    return [...all].flatMap((kept) =>
+      kept && this.#warm(kept.agentId, kept.fingerprint) ? [`${kept.agentId} ${kept.fingerprint}`] : [],
+    );
+  }
+
   /** Rejects with SandboxStartError, or with the signal's reason. */
   async hold(wish: SandboxWish, conversationId: string, signal: AbortSignal): Promise<Hold> {
     // The way of almost every turn: it is warm, and nobody waits.

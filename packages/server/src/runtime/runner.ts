@@ -71,9 +71,9 @@ async function guarded(deps: RunnerDependencies, turn: Turn, work: () => Promise
 async function execute(deps: RunnerDependencies, turn: Turn): Promise<void> {
   const { claim } = turn;
   const { keeper, life } = deps;
-  const isFirst = claim.attempt === 1;
-  const waits = !isFirst || claim.deploymentId === null || !keeper.isReady(claim);
-  if (waits && isFirst && !(await life.setWaits(claim, true))) return turn.abandon();
+  // What was ready when it was claimed may have ended meanwhile.
+  const waits = claim.waits || !keeper.isReady(claim);
+  if (waits && !claim.waits && !(await life.setWaits(claim, true))) return turn.abandon();
   const deployment = await deploymentOf(deps, turn);
   if (!deployment) {
     return turn.settle('failed', {

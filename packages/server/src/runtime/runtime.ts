@@ -114,7 +114,7 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
     look(runIds).catch((error: unknown) => log.warn('Signals could not be read.', { error: String(error) }));
   });
 
-  const scheduler = new Scheduler({ ...deps, execute });
+  const scheduler = new Scheduler({ ...deps, execute, ready: (agentId) => keeper.ready(agentId) });
   const upkeep = new Upkeep({
     life,
     turns,

@@ -5,6 +5,8 @@ export interface SchedulerOptions {
   life: RunLife;
   /** Begins a claimed run; resolves when its attempt is over. Never rejects. */
   execute: (claim: Claim) => Promise<void>;
+  /** See `Executor`. */
+  ready: (agentId: string | null) => string[];
   maxConcurrentRuns: number;
   log: Log;
   pollMs?: number;
@@ -39,6 +41,7 @@ export class Scheduler {
     });
     options.life.setExecutor({
       reserve: () => this.#reserve(),
+      ready: options.ready,
       begin: (claim) => {
         this.#reserved -= 1;
         if (claim) this.#begin([claim]);

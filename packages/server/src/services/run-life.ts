@@ -52,6 +52,8 @@ export interface GivenUp {
 export interface Executor {
   /** Keeps room for one run, which `begin` takes or gives back. False: there is none, or others wait for it. */
   reserve(): boolean;
+  /** The sandboxes, or that of one agent, in which a turn begins at once; as in `ClaimRequest`. */
+  ready(agentId: string | null): string[];
   /** Null: the run is not ours. */
   begin(claim: Claim | null): void;
 }
@@ -73,7 +75,7 @@ export interface RunLife {
   /** Runs may be claimed with their acceptance from now on. */
   setExecutor(executor: Executor): void;
   /** Keeps room for a run that is about to be accepted; null when it has to wait for a claim. */
-  offer(): Claimant | null;
+  offer(agentId: string): Claimant | null;
   /** What became of the offer; null = nothing was claimed. */
   take(claim: Claim | null): void;
   /** Goes on with a run that an earlier process of this node began. Null: it is not as given any more. */
@@ -85,8 +87,8 @@ export interface RunLife {
   endAttempt(claim: Pick<Claim, 'conversationId' | 'epoch'>, givenUp: GivenUp): Promise<void>;
   bindDeployment(runId: string, deploymentId: string): Promise<void>;
   /**
-   * Whether the attempt waits for its sandbox: one that is lost before its prompt was sent does not count. A later attempt
-   * waits from its claim on. False: the lane is another owner's.
+   * Whether the attempt waits for its sandbox: one that is lost before its prompt was sent does not count. One that finds
+   * none ready waits from its claim on, and so does every later attempt. False: the lane is another owner's.
    */
   setWaits(claim: Pick<Claim, 'conversationId' | 'epoch'>, waits: boolean): Promise<boolean>;
   ask(runId: string, question: Question): Promise<void>;
@@ -172,12 +174,16 @@ export function createRunLife(options: RunLifeOptions): RunLife {
 
     async claim(conversationIds, max) {
       const messageIds = Array.from({ length: max }, newId);
-      const claims = await lanes.claimLanes(db, { nodeId, conversationIds, messageIds, runTimeoutMs });
+      const ready = executor?.ready(null) ?? [];
+      const claims = await lanes.claimLanes(db, { nodeId, conversationIds, messageIds, runTimeoutMs, ready });
       for (const claim of claims) publish(claim, [startedEvent(claim)], claim.seq, claim.at);
       return claims;
     },
     setExecutor: (given) => void (executor = given),
-    offer: () => (executor?.reserve() ? { nodeId, messageId: newId(), runTimeoutMs } : null),
+    offer: (agentId) =>
+      executor?.reserve()
+        ? { nodeId, messageId: newId(), runTimeoutMs, ready: executor.ready(agentId) }
+        : null,
     take: (claim) => executor?.begin(claim),
     adopt: (lane) => lanes.adoptLane(db, nodeId, lane),
     open: (claim) => writers.open(claim),

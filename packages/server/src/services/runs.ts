@@ -102,7 +102,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
       const place = { conversationId, orgId: p.orgId, agentId: input.agentId };
       const accept = async (isNewConversation: boolean) => {
         // Inside a transaction of the caller's the run may begin after the commit only.
-        const claimant = db.inTransaction ? null : life.offer();
+        const claimant = db.inTransaction ? null : life.offer(input.agentId);
         const accepted = await acceptRun(db, {
           ...place,
           isNewConversation,

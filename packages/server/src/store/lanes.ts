@@ -40,6 +40,8 @@ export interface Claim {
   model: string;
   /** Of the agent: a sandbox that was started under another one is replaced. */
   generation: number;
+  /** On record as one that waits for its sandbox (`setWaits`). */
+  waits: boolean;
 }
 
 export interface ClaimRequest {
@@ -49,6 +51,8 @@ export interface ClaimRequest {
   /** New ids; as many lanes are claimed at most. */
   messageIds: string[];
   runTimeoutMs: number;
+  /** The sandboxes in which a turn begins at once, each as `<agent> <deployment> <generation>`. */
+  ready: string[];
 }
 
 type ClaimRow = Omit<Claim, 'seq' | 'at' | 'inputTokens' | 'outputTokens'> &
@@ -61,9 +65,9 @@ export async function claimLanes(db: Database, request: ClaimRequest): Promise<C
       key_id as "keyId", attempt, deployment_id as "deploymentId", message_id as "messageId", content, seq,
       deadline_at as "deadlineAt", started_at as "startedAt", created_at as "createdAt", input_tokens as "inputTokens",
       output_tokens as "outputTokens", cost_micros as "costMicros", slot, model, generation, commit, manifest,
-      source, has_extras as "hasExtras"
+      source, has_extras as "hasExtras", waits
     from claim_lanes(${request.nodeId}, ${request.conversationIds}::uuid[], ${request.messageIds.length},
-      ${request.messageIds}::uuid[], ${at}, ${request.runTimeoutMs}::bigint)`;
+      ${request.messageIds}::uuid[], ${at}, ${request.runTimeoutMs}::bigint, ${request.ready}::text[])`;
   return rows.map((row) => ({
     ...row,
     seq: Number(row.seq),
@@ -258,13 +262,13 @@ export async function adoptLane(
       update lanes set epoch = epoch + 1, write_no = 0
         where conversation_id = ${lane.conversationId} and epoch = ${lane.epoch}::bigint and node_id = ${nodeId}
           and state = 'running'
-        returning conversation_id, epoch, run_id, told
+        returning conversation_id, epoch, run_id, told, waits
     )
     select l.conversation_id as "conversationId", l.epoch::text, l.run_id as "runId", r.org_id as "orgId",
       r.agent_id as "agentId", r.key_id as "keyId", r.attempt, r.deployment_id as "deploymentId",
       r.message_id as "messageId", m.content, r.deadline_at as "deadlineAt", r.started_at as "startedAt",
       r.created_at as "createdAt", r.input_tokens as "inputTokens", r.output_tokens as "outputTokens",
-      r.cost_micros as "costMicros", a.slot, a.model, a.generation, d.commit, d.manifest, l.told,
+      r.cost_micros as "costMicros", a.slot, a.model, a.generation, d.commit, d.manifest, l.told, l.waits,
       m.source, m.extras is not null as "hasExtras",
       (select max(e.seq) from events e where e.run_id = l.run_id and e.type = 'run.started') as seq
     from l join runs r on r.id = l.run_id join agents a on a.id = r.agent_id join messages m on m.id = r.user_message_id

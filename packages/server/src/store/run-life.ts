@@ -37,6 +37,8 @@ export interface Claimant {
   /** A new id, under which the run's first attempt streams. */
   messageId: string;
   runTimeoutMs: number;
+  /** The agent's sandbox, when a turn begins in it at once; as in `ClaimRequest`. */
+  ready: string[];
 }
 
 export type Refusal =
@@ -76,6 +78,7 @@ interface AcceptedRow {
   generation: number | null;
   commit: string | null;
   manifest: Manifest | null;
+  waits: boolean | null;
 }
 
 interface CancelledJson {
@@ -122,6 +125,7 @@ function claimOf(row: AcceptRow, { messageId, runTimeoutMs }: Claimant, answer: 
     slot: answer.slot!,
     model: answer.model!,
     generation: answer.generation!,
+    waits: answer.waits!,
   };
 }
 
@@ -134,7 +138,7 @@ export async function acceptRun(db: Database, row: AcceptRow): Promise<AcceptRes
       ${row.source}, ${row.onBusy}, ${row.idempotency?.key ?? null}, ${row.idempotency?.requestHash ?? null},
       ${row.runId}, ${row.messageId}, ${row.content}, ${JSON.stringify(made.data)}, ${JSON.stringify(queued.data)},
       ${row.at}, ${row.maxQueued}, ${row.maxAgents}, ${claimant?.nodeId ?? null}, ${claimant?.messageId ?? null},
-      ${claimant?.runTimeoutMs ?? null}::bigint, ${row.extras && JSON.stringify(row.extras.value)},
+      ${claimant?.runTimeoutMs ?? null}::bigint, ${claimant?.ready ?? []}::text[], ${row.extras && JSON.stringify(row.extras.value)},
       ${row.extras?.text ?? null})`;
   if (answer.outcome === 'accepted') {
     return {

@@ -146,6 +146,35 @@ test('attempts that were lost while they waited for their sandbox do not count',
   assert.deepEqual(numbers, [1, 2, 3, 4, 5, 6, 7], 'they are told all the same');
 });
 
+for (const way of ['with the acceptance', 'by a look'] as const) {
+  for (const isReady of [false, true]) {
+    const what = isReady ? 'whose sandbox was ready, counts' : 'without a sandbox does not count';
+    test(`an attempt that was claimed ${way} and lost at once, ${what}`, async (t) => {
+      const world = await runWorld();
+      t.after(() => world.close());
+      const { agentId, owner } = world;
+      const nodeId = newId();
+      const [agent] = await world.db.sql<{ key: string }[]>`
+        select id || ' ' || deployment_id || ' ' || generation as key from agents where id = ${agentId}`;
+      const dead = await world.replica({ nodeId, start: false });
+      dead.life.setExecutor({
+        reserve: () => way === 'with the acceptance',
+        ready: () => (isReady ? [agent!.key] : []),
+        // As of a process that is killed before it does anything.
+        begin() {},
+      });
+      const { runId } = await dead.runs.send(owner, send('go', { agentId }));
+      if (way === 'by a look') assert.equal((await dead.life.claim(null, 1)).length, 1);
+      assert.equal((await dead.runs.get(owner, runId)).status, 'running');
+      await dead.crash();
+      const alive = await world.replica({ nodeId, overrides: { runMaxAttempts: 1 } });
+      const { run } = await alive.runs.outcome(owner, runId, 60_000);
+      const expected = isReady ? ['failed', 'lost', 1] : ['completed', undefined, 2];
+      assert.deepEqual([run.status, run.error?.code, run.attempt], expected);
+    });
+  }
+}
+
 test('attempts that an orderly stop of the service ended do not count', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, readFileSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { imageProblem } from '../../src/sandbox/disk/image-probe.ts';
 import { isMounted, mountedFrom } from '../../src/sandbox/disk/image-mounts.ts';
@@ -40,6 +41,10 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
   });
   const volume = (slot: number): string => join(fx.folder, `volume-${slot}`);
   const image = (slot: number): string => join(imagesDir, `volume-${slot}.img`);
+  const stateOf = (slot: number): string =>
+    /^Filesystem state:\s+(.*)$/m.exec(
+      spawnSync('tune2fs', ['-l', image(slot)], { encoding: 'utf8' }).stdout,
+    )?.[1] ?? 'not told';
   const taken = (slot: number): number => statSync(image(slot)).blocks * 512;
 
   test('is told as a hard limit', async () => {
@@ -132,6 +137,26 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     assert.equal(exit.reason, 'disk_full');
   });
 
+  test('is not given another size while any process of the host has it mounted, so that nothing is lost', async () => {
+    const { stdout: sum } = await fx.run('head -c 20M /dev/urandom > data && sha256sum data', {
+      limits: roomy,
+      slot: 15,
+    });
+    // As every start of a sandbox does for a moment.
+    const holder = spawn('unshare', ['--mount', '--propagation', 'private', 'sh', '-c', 'echo up; exec cat']);
+    try {
+      await once(holder.stdout, 'data');
+      const size = statSync(image(15)).size;
+      assert.equal((await fx.run('sha256sum data', { limits, slot: 15 })).stdout, sum);
+      assert.equal(statSync(image(15)).size, size);
+    } finally {
+      holder.stdin.end();
+      await once(holder, 'close');
+    }
+    assert.equal((await fx.run('sha256sum data', { limits, slot: 15 })).stdout, sum);
+    assert.ok(statfsSync(volume(15)).blocks * 4096 < 50 * MIB);
+  });
+
   test('outlives the service and its mount', async () => {
     await fx.run('echo kept > a', { limits, slot: 8 });
     // As a reboot of the host leaves it.
@@ -166,6 +191,35 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     assert.equal((await fx.run('cat a', { limits, slot: 10 })).stdout, 'old\n');
     assert.ok(!existsSync(image(10)) && !isMounted(volumeDir));
     rmSync(watching.folder, { recursive: true });
+  });
+
+  test('that was left dirty, and wrong in its counts, is repaired before it is mounted again', async () => {
+    await fx.run('echo kept > a; head -c 3M /dev/zero > b', { limits, slot: 13 });
+    assert.equal(spawnSync('umount', [volume(13)]).status, 0);
+    const wrong = ['ssv state 2', 'ssv free_blocks_count 7', 'ssv free_inodes_count 7', 'quit'].join('\n');
+    assert.equal(spawnSync('debugfs', ['-w', '-f', '-', image(13)], { input: wrong }).status, 0);
+    assert.match(stateOf(13), /with errors/);
+    const { stdout, exit } = await fx.run('cat a && rm a b && head -c 28M /dev/zero > c && ls', {
+      limits,
+      slot: 13,
+    });
+    assert.deepEqual([stdout, exit.reason], ['kept\nc\n', 'exit']);
+    assert.equal(stateOf(13), 'clean');
+  });
+
+  test('that the kernel has closed after an error is mended by the next start, with what was in it', async () => {
+    await fx.run('echo kept > a; sync a .', { limits, slot: 14 });
+    const { source } = JSON.parse(spawnSync('findmnt', ['--json', volume(14)], { encoding: 'utf8' }).stdout)
+      .filesystems[0];
+    // The kernel's own way to try what an error does; without it, what is seen from outside is the same.
+    const trigger = `/sys/fs/ext4/${basename(source)}/trigger_fs_error`;
+    if (existsSync(trigger)) writeFileSync(trigger, 'a test of berth');
+    else assert.equal(spawnSync('mount', ['-o', 'remount,ro', volume(14)]).status, 0);
+    assert.throws(() => writeFileSync(join(volume(14), 'workspace/b'), ''), { code: 'EROFS' });
+    const { stdout, exit } = await fx.run('cat a && echo more > b && cat b', { limits, slot: 14 });
+    assert.deepEqual([stdout, exit.reason], ['kept\nmore\n', 'exit']);
+    assert.equal(stateOf(14), 'clean');
+    assert.equal(mountedFrom(imagesDir).filter(({ folder: at }) => at === volume(14)).length, 1);
   });
 
   test('and an unfinished image or a stray loop device of a service that was killed is taken away', async () => {

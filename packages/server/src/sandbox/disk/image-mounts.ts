@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, readlinkSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { checkImage, tool } from './image-file.ts';
@@ -12,19 +12,78 @@ export function isMounted(folder: string): boolean {
   return stat !== undefined && stat.dev !== statSync(dirname(folder)).dev;
 }
 
+/** How the kernel says so of ext4: older ones make it read-only, newer ones (from 6.14) leave it as it is but for a mark. */
+const CLOSED_OPTIONS = ['ro', 'emergency_ro', 'shutdown'];
+
 /** Whether the kernel has stopped writing to what is mounted there, after an error. */
 export function isReadOnly(folder: string): boolean {
-  return mounts().some((mount) => mount.folder === folder && mount.superOptions.includes('ro'));
+  return mounts().some(
+    (mount) =>
+      mount.folder === folder && CLOSED_OPTIONS.some((option) => mount.superOptions.includes(option)),
+  );
 }
 
+/** Mends what is left of a crash first, where nobody has it mounted. */
 export async function mountImage(image: string, folder: string): Promise<void> {
   const options = ['nosuid', 'nodev', 'discard', 'noinit_itable'];
-  // A sandbox that lives on, or another mount namespace, may have it mounted: twice would destroy it.
-  const device = loops().find((loop) => loop.backing === image)?.device;
-  if (device === undefined) await checkImage(image);
-  const source =
-    device === undefined ? ['-o', ['loop', ...options].join(','), image] : ['-o', options.join(','), device];
-  await tool('mount', ['-t', 'ext4', ...source, folder], [0], image);
+  for (let tries = 1; ; tries += 1) {
+    const device = await deviceOf(image);
+    if (device === null) await checkImage(image);
+    const source =
+      device === null ? ['-o', ['loop', ...options].join(','), image] : ['-o', options.join(','), device];
+    try {
+      await tool('mount', ['-t', 'ext4', ...source, folder], [0], image);
+      return;
+    } catch (error) {
+      // Whoever had it mounted has let go of it just now.
+      const isGone = device !== null && loopOf(image)?.device !== device;
+      if (!isGone || tries === BUSY_TRIES) throw error;
+    }
+  }
+}
+
+/**
+ * After `unmount`: whether nobody has the image in his hands any more, so that it is whole and may be changed. The kernel gives
+ * its loop device back a moment after the last mount is gone, and every start of a sandbox on the host, of whomever, has a
+ * copy of all mounts for a moment. While one of them is left, what was written last is in the memory of the kernel only.
+ */
+export async function isLetGo(image: string): Promise<boolean> {
+  for (let tries = 1; loopOf(image) !== undefined; tries += 1) {
+    if (tries === BUSY_TRIES) return false;
+    await delay(BUSY_MS);
+  }
+  return true;
+}
+
+/**
+ * The loop device by which an image is mounted: in a sandbox that lives on, or in another mount namespace. A second one
+ * would destroy what is in it. Null: nobody has it. One that is about to be given back cannot be used.
+ */
+async function deviceOf(image: string): Promise<string | null> {
+  for (let tries = 1; ; tries += 1) {
+    const loop = loopOf(image);
+    if (loop === undefined) return null;
+    if (tries === BUSY_TRIES || isMountedAnywhere(loop.numbers)) return loop.device;
+    await delay(BUSY_MS);
+  }
+}
+
+/** In any mount namespace in which there is a process. `numbers`: as in proc_pid_mountinfo(5), `major:minor`. */
+function isMountedAnywhere(numbers: string): boolean {
+  const seen = new Set<string>();
+  for (const pid of readdirSync('/proc')) {
+    if (!/^\d+$/.test(pid)) continue;
+    try {
+      const namespace = readlinkSync(`/proc/${pid}/ns/mnt`);
+      if (seen.has(namespace)) continue;
+      const lines = readFileSync(`/proc/${pid}/mountinfo`, 'utf8').split('\n');
+      seen.add(namespace);
+      if (lines.some((line) => line.split(' ')[2] === numbers)) return true;
+    } catch {
+      // It ended.
+    }
+  }
+  return false;
 }
 
 /** False: somebody has files open there. `must`: then it goes as soon as they are closed. */
@@ -88,14 +147,17 @@ function plain(name: string): string {
   return name.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
 
+const loopOf = (image: string) => loops().find(({ backing }) => backing === image);
+
 /** Loop devices in use. The kernel writes ` (deleted)` after the name of an image that is gone. */
-function loops(): { device: string; backing: string }[] {
+function loops(): { device: string; numbers: string; backing: string }[] {
   if (!existsSync('/sys/block')) return [];
   return readdirSync('/sys/block').flatMap((name) => {
     if (!name.startsWith('loop')) return [];
     try {
       const backing = readFileSync(join('/sys/block', name, 'loop/backing_file'), 'utf8').trimEnd();
-      return [{ device: `/dev/${name}`, backing }];
+      const numbers = readFileSync(join('/sys/block', name, 'dev'), 'utf8').trim();
+      return [{ device: `/dev/${name}`, numbers, backing }];
     } catch {
       // Not in use.
       return [];

@@ -11,7 +11,15 @@ import {
   resizeImage,
   tool,
 } from './image-file.ts';
-import { detachStray, isMounted, isReadOnly, mountedFrom, mountImage, unmount } from './image-mounts.ts';
+import {
+  detachStray,
+  isLetGo,
+  isMounted,
+  isReadOnly,
+  mountedFrom,
+  mountImage,
+  unmount,
+} from './image-mounts.ts';
 import type { SandboxUser } from '../volume.ts';
 
 const MIB = 1024 * 1024;
@@ -76,7 +84,11 @@ export class DiskImages {
   async mend(volumeDir: string, must: boolean): Promise<void> {
     if (!isReadOnly(volumeDir)) return;
     this.log.warn('A disk that was closed after an error is mended.', { volumeDir });
-    if (await unmount(volumeDir, must)) await mountImage(this.imageOf(volumeDir), volumeDir);
+    if (!(await unmount(volumeDir, must))) return;
+    const image = this.imageOf(volumeDir);
+    // Else it is the same file system that is mounted again, closed as it is: the next start tries it again.
+    await isLetGo(image);
+    await mountImage(image, volumeDir);
   }
 
   /**
@@ -86,8 +98,10 @@ export class DiskImages {
     const image = this.imageOf(volumeDir);
     const wanted = imageBytesFor(limitBytes);
     if (imageSize(image) !== wanted) {
-      const isFree = await unmount(volumeDir, false);
-      if (isFree) await this.resized(image, limitBytes).finally(() => mountImage(image, volumeDir));
+      if (await unmount(volumeDir, false)) {
+        if (await isLetGo(image)) await this.resized(image, limitBytes);
+        await mountImage(image, volumeDir);
+      }
     }
     await this.balance(volumeDir, limitBytes);
     return this.fits(volumeDir, limitBytes);

@@ -111,7 +111,8 @@ create table lanes (
   write_no integer not null default 0,
   -- Up to which position of its harness's output the present attempt is on record: where another process goes on.
   told bigint not null default 0,
-  -- The present attempt waits for its sandbox: its prompt was not sent, so the attempt does not count when it is lost.
+  -- The present attempt waits for its sandbox: its prompt was not sent, so the attempt does not count when it is lost. Set
+  -- with the claim, so that there is no moment in between.
   waits boolean not null default false,
   next_seq bigint not null default 1,
   last_message_at timestamptz not null default now()

@@ -74,14 +74,15 @@ end $$;
 -- Accept: the message, the queued run and their events. `outcome` is accepted, replayed, or the code of a refusal.
 -- With p_node, a node that has room for a run, the claim is made along when nothing else waits in the lane and the agent
 -- is at home there: one commit less before the run begins. `claimed` says so; the row is then what claim_lanes gives.
+-- p_ready: see claim_lanes.
 create function accept_run(
   p_org uuid, p_key uuid, p_agent uuid, p_conversation uuid, p_is_new boolean, p_title text, p_source text,
   p_on_busy text, p_idempotency_key text, p_request_hash text, p_run uuid, p_message uuid, p_content text,
   p_message_event text, p_queued_event text, p_at timestamptz, p_max_queued integer, p_max_agents integer,
-  p_node uuid, p_answer uuid, p_timeout_ms bigint, p_extras text, p_extras_text text,
+  p_node uuid, p_answer uuid, p_timeout_ms bigint, p_ready text[], p_extras text, p_extras_text text,
   out outcome text, out run_id uuid, out conversation_id uuid, out first_seq bigint, out running_run_id uuid,
   out cancelled json, out claimed boolean, out epoch bigint, out deployment_id uuid, out slot integer, out model text,
-  out generation integer, out commit text, out manifest jsonb
+  out generation integer, out commit text, out manifest jsonb, out waits boolean
 ) language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -189,17 +190,18 @@ begin
     deployment_id := home.deployment_id;
     commit := home.commit;
     manifest := home.manifest;
+    waits := (concat_ws(' ', p_agent, home.deployment_id, home.generation) = any (p_ready)) is not true;
     if p_is_new then
       first_seq := 1;
       epoch := 1;
       insert into conversations (id, org_id, agent_id, title, source, created_at)
         values (p_conversation, p_org, p_agent, p_title, p_source, p_at);
-      insert into lanes (conversation_id, org_id, agent_id, state, run_id, node_id, epoch, next_seq, last_message_at)
-        values (p_conversation, p_org, p_agent, 'running', p_run, p_node, epoch, 4, p_at);
+      insert into lanes (conversation_id, org_id, agent_id, state, run_id, node_id, epoch, waits, next_seq, last_message_at)
+        values (p_conversation, p_org, p_agent, 'running', p_run, p_node, epoch, waits, 4, p_at);
     else
       update lanes l set
-        state = 'running', run_id = p_run, node_id = p_node, epoch = l.epoch + 1, write_no = 0, told = 0, waits = false, ready_at = null,
-        next_seq = l.next_seq + 3, last_message_at = p_at
+        state = 'running', run_id = p_run, node_id = p_node, epoch = l.epoch + 1, write_no = 0, told = 0, waits = accept_run.waits,
+        ready_at = null, next_seq = l.next_seq + 3, last_message_at = p_at
         where l.conversation_id = p_conversation
         returning l.next_seq - 3, l.epoch into first_seq, epoch;
     end if;
@@ -250,13 +252,15 @@ end $$;
 
 -- Claim: gives ready lanes to a node, oldest first, at most one run of each: the interrupted one, else the next queued.
 -- p_wanted null = any lane. p_messages are new ids, as many as p_max. An agent stays with the node that holds its sandbox.
+-- p_ready are the sandboxes in which a turn begins at once, each as `<agent> <deployment> <generation>`; every other turn
+-- has to wait for one.
 create function claim_lanes(
-  p_node uuid, p_wanted uuid[], p_max integer, p_messages uuid[], p_at timestamptz, p_timeout_ms bigint
+  p_node uuid, p_wanted uuid[], p_max integer, p_messages uuid[], p_at timestamptz, p_timeout_ms bigint, p_ready text[]
 ) returns table (
   conversation_id uuid, epoch bigint, run_id uuid, org_id uuid, agent_id uuid, key_id uuid, attempt integer,
   deployment_id uuid, message_id uuid, content text, seq bigint, deadline_at timestamptz, started_at timestamptz,
   created_at timestamptz, input_tokens bigint, output_tokens bigint, cost_micros bigint, slot integer, model text,
-  generation integer, commit text, manifest jsonb, source text, has_extras boolean
+  generation integer, commit text, manifest jsonb, source text, has_extras boolean, waits boolean
 ) language plpgsql
 set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
@@ -299,10 +303,11 @@ begin
         deployment_id = coalesce(r.deployment_id, a.deployment_id), started_at = coalesce(r.started_at, p_at),
         deadline_at = coalesce(r.deadline_at, p_at + p_timeout_ms * interval '1 millisecond')
         from head h, agents a where r.id = h.run_id and a.id = r.agent_id
-        returning r.*, h.is_retry, a.slot, a.model, a.generation
+        returning r.*, h.is_retry, a.slot, a.model, a.generation,
+          h.is_retry or concat_ws(' ', r.agent_id, r.deployment_id, a.generation) <> all (p_ready) as waits
     ), owned as (
       update lanes l set
-        state = 'running', run_id = b.id, node_id = p_node, epoch = l.epoch + 1, write_no = 0, told = 0, waits = b.is_retry,
+        state = 'running', run_id = b.id, node_id = p_node, epoch = l.epoch + 1, write_no = 0, told = 0, waits = b.waits,
         next_seq = l.next_seq + 1, ready_at = null, pending = l.pending - case when b.is_retry then 0 else 1 end
         from begun b where l.conversation_id = b.conversation_id
         returning l.conversation_id, l.epoch, l.next_seq - 1 as seq
@@ -315,7 +320,7 @@ begin
     )
     select b.conversation_id, o.epoch, b.id, b.org_id, b.agent_id, b.key_id, b.attempt, b.deployment_id, b.message_id,
            m.content, o.seq, b.deadline_at, b.started_at, b.created_at, b.input_tokens, b.output_tokens, b.cost_micros,
-           b.slot, b.model, b.generation, d.commit, d.manifest, m.source, m.extras is not null
+           b.slot, b.model, b.generation, d.commit, d.manifest, m.source, m.extras is not null, b.waits
       from begun b
       join owned o on o.conversation_id = b.conversation_id
       join messages m on m.id = b.user_message_id
