@@ -23,6 +23,28 @@ export function isRunning(pid: number, since: string): boolean {
   return fields !== null && fields[0] !== 'Z' && fields[0] !== 'X' && fields[19] === since;
 }
 
+/** PF_EXITING of the kernel's include/linux/sched.h. */
+const EXITING_FLAG = 0x4;
+const SIGKILL_BIT = 1n << 8n;
+
+/** Whether a process was killed, or ends by itself, and still has to give back what it has. */
+export function isDying(pid: number): boolean {
+  try {
+    return tellsOfDying(statFields(pid), readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+/** The same of what stands in /proc (proc_pid_stat(5), proc_pid_status(5)). A zombie has given back all. */
+export function tellsOfDying(stat: string[] | null, status: string): boolean {
+  if (stat === null || stat[0] === 'Z' || stat[0] === 'X') return false;
+  if ((Number(stat[6]) & EXITING_FLAG) !== 0) return true;
+  return [...status.matchAll(/^(?:SigPnd|ShdPnd):\s+([0-9a-f]+)$/gm)].some(
+    ([, mask]) => (BigInt(`0x${mask}`) & SIGKILL_BIT) !== 0n,
+  );
+}
+
 export function allPids(): number[] {
   return readdirSync('/proc').flatMap((name) => (/^\d+$/.test(name) ? [Number(name)] : []));
 }

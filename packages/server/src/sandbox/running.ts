@@ -8,8 +8,9 @@ import type {
 } from '../domain/ports/sandbox.ts';
 import type { Streams } from './launch.ts';
 import type { Monitor } from './monitor.ts';
+import { OomKills } from './oom-kills.ts';
 import { cutLog } from './output-log.ts';
-import { tryKill } from './processes.ts';
+import { isDying, tryKill } from './processes.ts';
 import type { Usage } from './process-stats.ts';
 import type { Tree } from './tree.ts';
 
@@ -43,9 +44,7 @@ export class LocalSandbox implements RunningSandbox {
   private isHeld = false;
   private memoryByteSeconds = 0;
   private sampledMs = performance.now();
-  /** Those of long ago, and those seen at the last look: what ends a program may come shortly before its end is told. */
-  private oomKills: number;
-  private oomKillsSeen: number;
+  private readonly oomKills: OomKills;
 
   constructor(parts: LocalSandboxParts) {
     this.id = parts.id;
@@ -55,8 +54,10 @@ export class LocalSandbox implements RunningSandbox {
     this.stdout = parts.streams.stdout;
     this.stderr = parts.streams.stderr;
     this.logFile = parts.logFile;
-    this.oomKills = this.tree.oomKills();
-    this.oomKillsSeen = this.oomKills;
+    this.oomKills = new OomKills(
+      () => this.tree.oomKills(),
+      () => this.tree.pids().some(isDying),
+    );
     // A sandbox that ended breaks its pipe; whoever writes learns of the end by `exited`.
     this.stdin.on('error', () => {});
     this.exited = this.awaitExit(parts);
@@ -82,8 +83,7 @@ export class LocalSandbox implements RunningSandbox {
   sample(): void {
     if (this.hasEnded) return;
     this.usage();
-    this.oomKills = this.oomKillsSeen;
-    this.oomKillsSeen = this.tree.oomKills();
+    this.oomKills.look();
     if (this.logFile !== null) cutLog(this.logFile);
   }
 
@@ -161,8 +161,7 @@ export class LocalSandbox implements RunningSandbox {
   private async awaitExit({ onEnd, isDiskFull }: LocalSandboxParts): Promise<SandboxExit> {
     const { code, signal } = await this.monitor.ended;
     // Kills of long ago were tools; the program itself lived on.
-    const wasOutOfMemory =
-      this.tree.oomKills() > this.oomKills && (code === KILLED_CODE || signal === 'SIGKILL');
+    const wasOutOfMemory = (code === KILLED_CODE || signal === 'SIGKILL') && this.oomKills.hasNew();
     this.hasEnded = true;
     const ownReason = wasOutOfMemory ? 'oom' : code !== 0 && isDiskFull() ? 'disk_full' : 'exit';
     await this.tree.destroy();

@@ -77,6 +77,8 @@ export function createForks(deps: ForksDependencies): ForksService {
     place: ForkTarget,
     input: ForkInput,
   ) {
+    // Before a sandbox is held, or ended where none can be frozen, for what cannot be forked anyway.
+    await cutOf(from.id, input.messageId);
     const { files, seen: cut } = await snapshots.hold(source, () => cutOf(from.id, input.messageId));
     try {
       await files.copyTo(target);

@@ -7,10 +7,12 @@ import type {
   SandboxStats,
 } from '../../domain/ports/sandbox.ts';
 import type { Group } from '../cgroup/group.ts';
+import { OomKills } from '../oom-kills.ts';
 import { cutLog } from '../output-log.ts';
-import { isRunning, startTime } from '../processes.ts';
+import { isDying, isRunning, startTime } from '../processes.ts';
 import type { Usage } from '../process-stats.ts';
 import { inspect, removeContainer } from './details.ts';
+import { tellsOfOom } from './late-oom.ts';
 import { EngineError, type Engine } from './engine.ts';
 import type { Outputs } from './streams.ts';
 import { engineUsage } from './usage.ts';
@@ -59,9 +61,7 @@ export class DockerSandbox implements RunningSandbox {
   private readonly initSince: string | null;
   private endedBy: SandboxExitReason | null = null;
   private hasEnded = false;
-  /** Those of long ago, and those seen at the last look: what ends a program may come shortly before its end is told. */
-  private oomKills: number;
-  private oomKillsSeen: number;
+  private readonly oomKills: OomKills;
   private memoryByteSeconds = 0;
   private sampledMs = performance.now();
 
@@ -72,8 +72,10 @@ export class DockerSandbox implements RunningSandbox {
     this.logFile = parts.logFile;
     this.isFrozen = parts.isFrozen;
     this.initSince = parts.initPid > 0 ? startTime(parts.initPid) : null;
-    this.oomKills = parts.group?.oomKills() ?? 0;
-    this.oomKillsSeen = this.oomKills;
+    this.oomKills = new OomKills(
+      () => parts.group?.oomKills() ?? 0,
+      () => this.pids().some(isDying),
+    );
     this.stdin.on('error', () => {});
     this.exited = this.awaitExit();
     this.exited.catch(() => {});
@@ -94,8 +96,7 @@ export class DockerSandbox implements RunningSandbox {
       this.count(group.usage());
       // The engine may tell of an end long after it; what ended the program is not of long ago then.
       if (this.initSince === null || !isRunning(this.parts.initPid, this.initSince)) return;
-      this.oomKills = this.oomKillsSeen;
-      this.oomKillsSeen = group.oomKills();
+      this.oomKills.look();
     }
     if (this.logFile !== null) cutLog(this.logFile);
   }
@@ -170,18 +171,26 @@ export class DockerSandbox implements RunningSandbox {
     this.hasEnded = true;
     this.isFrozen = false;
     const wasKilled = code === KILLED_CODE || code === null;
-    // The engine takes its cgroup away at once, so it is the one that knows. It does not tell which process was killed:
-    // where a tool was before, the end of the program itself is not called out of memory.
-    const details = wasKilled ? await inspect(engine, name).catch(() => null) : null;
-    const oomNow = atDeath
-      ? (await atDeath) > this.oomKills || (details?.oomKilled === true && this.oomKills === 0)
-      : details?.oomKilled === true && this.oomKills === 0;
+    const isOom = wasKilled && this.endedBy === null && (await this.wasOutOfMemory(atDeath));
     const waitMs = this.endedBy === null ? OUTPUT_TIMEOUT_MS : OUTPUT_AFTER_KILL_MS;
     await Promise.race([output.ended, delay(waitMs, undefined, { ref: false })]);
     output.close();
     await removeContainer(engine, name);
     onEnd();
-    return { reason: this.endedBy ?? (wasKilled && oomNow ? 'oom' : 'exit'), ...codeOf(code) };
+    return { reason: this.endedBy ?? (isOom ? 'oom' : 'exit'), ...codeOf(code) };
+  }
+
+  /**
+   * Of a program that was killed, and not by us. The engine takes its cgroup away at once, so mostly it alone knows. It
+   * does not tell which process was killed: where a tool was before, the end of the program is not called out of memory.
+   */
+  private async wasOutOfMemory(atDeath: Promise<number> | null): Promise<boolean> {
+    const { engine, name, isPodman } = this.parts;
+    if (this.oomKills.hasNew((await atDeath) ?? 0)) return true;
+    if (this.oomKills.hasOld) return false;
+    const details = await inspect(engine, name).catch(() => null);
+    if (details === null || isPodman) return details?.oomKilled ?? false;
+    return details.oomKilled || tellsOfOom(engine, name);
   }
 }
 
