@@ -21,6 +21,8 @@ export type ErrorCode =
   | 'conversation_busy'
   | 'idempotency_in_progress'
   | 'idempotency_key_reused'
+  /** The stored answer held a secret that is none any more, and was forgotten with it. */
+  | 'secret_withdrawn'
   | 'rate_limited'
   | 'too_many_sandboxes'
   | 'queue_full'

@@ -15,7 +15,10 @@ import { admit } from './http/gate.ts';
 import type { Env, NodeBindings } from './http/request.ts';
 import { header } from './http/request.ts';
 import type { Addresses } from './http/route.ts';
+import type { Prepared } from './http/serve.ts';
 import { serve } from './http/serve.ts';
+import type { AnswerKnown } from './http/serve-known.ts';
+import { createKnownAnswers } from './http/serve-known.ts';
 import { createStreams } from './http/stream.ts';
 import { paramInfo } from './http/params.ts';
 import { findAllowed } from './http/allowed.ts';
@@ -47,6 +50,8 @@ export interface App {
   fetch: Hono<Env>['fetch'];
   /** The same for a path, without a connection. */
   request(path: string, init?: RequestInit): Promise<Response>;
+  /** The short way of a request to the service's own host; false: `fetch` answers it. */
+  answerKnown: AnswerKnown;
   edge: Edge;
   hosts: Hosts;
   /** From now on answers close their connection, `/readyz` says 503, and open streams end. */
@@ -70,6 +75,7 @@ export function createApp(services: Services, options: AppOptions): App {
   };
   const hosts = createHosts(edge, (options.hostMounts ?? hostMounts)(edge));
   const hono = new Hono<Env>();
+  const allPrepared: Prepared[] = [];
   for (const route of routes) {
     const paramNames: string[] = [];
     // Names are by position, so that two routes may call the same segment differently.
@@ -79,6 +85,7 @@ export function createApp(services: Services, options: AppOptions): App {
         `:p${paramNames.push(name) - 1}${paramInfo[name]?.kind === 'path' ? '{[\\s\\S]*}' : ''}`,
     );
     const prepared = { route, paramNames, stats: edge.metrics.statsOf(route) };
+    allPrepared.push(prepared);
     hono.on(route.method.toUpperCase(), pattern, (c) => serve(c, prepared, edge));
   }
   const pagePaths = addPages(hono, edge, options.probe, options.gauges ?? (() => ({})));
@@ -95,6 +102,7 @@ export function createApp(services: Services, options: AppOptions): App {
   return {
     fetch,
     request: async (path, init) => fetch(new Request(new URL(String(path), 'http://localhost'), init)),
+    answerKnown: createKnownAnswers(allPrepared, edge),
     edge,
     hosts,
     drain() {

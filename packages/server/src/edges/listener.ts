@@ -65,9 +65,10 @@ export function createListener(
     lingerBeforeClose(request, response);
     const reason = ambiguousHead(request);
     if (reason !== null) return refuseHead(response, 400, reason);
+    if (hosts.labelOf(request) !== null) return void appListener(request, response);
     const mount = mounts.find((one) => request.url?.startsWith(one.prefix));
-    if (mount && hosts.labelOf(request) === null) void serveMount(app, mount, request, response);
-    else void appListener(request, response);
+    if (mount) void serveMount(app, mount, request, response);
+    else if (!app.answerKnown(request, response)) void appListener(request, response);
   });
   // A client gets this long for its head; bodies have a limit of their own (a git push may rightly take long).
   server.headersTimeout = 15_000;

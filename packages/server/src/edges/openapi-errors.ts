@@ -25,6 +25,8 @@ const texts: Record<ErrorCode, string> = {
   conversation_busy: 'A run of this conversation is under way.',
   idempotency_in_progress: 'A request with this Idempotency-Key is still being worked on; try again shortly.',
   idempotency_key_reused: 'This Idempotency-Key was used for another request; use a new one.',
+  secret_withdrawn:
+    'The first answer to this Idempotency-Key held a secret that has been revoked, replaced or deleted since; it is no longer kept. Use a new key to make another.',
   rate_limited: 'This key may make 600 requests in 60 seconds; try again in 1 s.',
   too_many_sandboxes: 'Too many agents have unfinished work; try again later.',
   queue_full: 'Too many messages wait in this conversation; try again later.',
@@ -43,6 +45,7 @@ const names: Record<number, [name: string, description: string]> = {
   404: ['NotFound', 'It does not exist, or is not yours to see: the two cannot be told apart.'],
   405: ['MethodNotAllowed', 'The path takes other methods; see `Allow`.'],
   409: ['Conflict', 'The state of things does not allow this now.'],
+  410: ['Gone', 'The stored answer held a secret that has been revoked, replaced or deleted since.'],
   412: ['PreconditionFailed', 'What `If-Match` or `If-None-Match` asks for is not so; nothing took effect.'],
   413: ['ContentTooLarge', 'The body is too large.'],
   415: ['UnsupportedMediaType', 'The body is not declared as JSON.'],
@@ -133,6 +136,7 @@ export function errorsOf(route: Route): Record<string, { $ref: string }> {
   if (takesBody(route)) codes.push('body_too_large', 'unsupported_media_type');
   if (route.rawBody) codes.push('body_too_large', 'unsupported_media_type');
   if (route.method === 'post') codes.push('idempotency_in_progress', 'idempotency_key_reused');
+  if (route.showsSecret) codes.push('secret_withdrawn');
   const statuses = [...new Set(codes.map((code) => statusOf[code]))].sort((a, b) => a - b);
   return Object.fromEntries(
     statuses.map((status) => [status, { $ref: `#/components/responses/${names[status]![0]}` }]),

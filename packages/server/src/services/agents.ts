@@ -1,4 +1,4 @@
-import { requireEdit, requireOrgBound } from '../domain/access.ts';
+import { canSeeAgent, requireEdit, requireOrgBound } from '../domain/access.ts';
 import { invalid, notFound } from '../domain/errors.ts';
 import { readGitUrl } from '../domain/git-url.ts';
 import { isId, newId } from '../domain/ids.ts';
@@ -122,6 +122,11 @@ export function createAgents(deps: AgentsDependencies): Agents {
     },
 
     get: (p, id) => visibleAgent(known, p, id),
+
+    known(p, id) {
+      const agent = known.peek(id);
+      return agent && canSeeAgent(p, agent) ? agent : null;
+    },
 
     find: async (id) => (isId(id) ? known.get(id) : null),
 

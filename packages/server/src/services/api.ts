@@ -71,11 +71,15 @@ export interface Caller extends Principal {
 export interface AuthService {
   /** `key_missing` for null or an empty text, else `key_invalid` for whatever is not an active key. */
   authenticate(value: string | null): Promise<Caller>;
+  /** The same without a wait: null for what is not known to be active right now, whatever the reason. */
+  known(value: string | null): Caller | null;
 }
 
 export interface AgentsService {
   list(p: Principal, query: PageQuery): Promise<Page<Agent>>;
   get(p: Principal, id: string): Promise<Agent>;
+  /** What `get` would give, when it is known without a wait; else null. The same object for as long as nothing changed. */
+  known(p: Principal, id: string): Agent | null;
   /** Whoever asks: for what the host of an agent tells everybody. Null: there is none of this id. */
   find(id: string): Promise<Agent | null>;
   create(
@@ -342,6 +346,8 @@ export interface RateLimitService {
 
 export interface StoredAnswer {
   status: number;
+  /** Whose secret stands in the body, if any: once that is revoked, replaced or deleted, the body is forgotten. */
+  secretOf: string | null;
   headers: Record<string, string>;
   body: Buffer;
 }
@@ -359,7 +365,8 @@ export interface IdempotencyService {
   /**
    * Runs `work` once per key and request: in one transaction with its record, so that both are kept or neither is; or,
    * with `lease`, after its key was taken, for as long as this process lives.
-   * Throws `idempotency_key_reused` (another request), `idempotency_in_progress` (still running).
+   * Throws `idempotency_key_reused` (another request), `idempotency_in_progress` (still running),
+   * `secret_withdrawn` (the answer was forgotten with the secret in it).
    */
   once(
     p: Principal,

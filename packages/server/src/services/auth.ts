@@ -83,7 +83,22 @@ export function createAuth(deps: AuthDependencies): Auth {
     return promise;
   }
 
+  function noteUse(entry: Entry, atMs: number): void {
+    if (atMs - entry.lastUsedMs < TOUCH_EVERY_MS) return;
+    entry.lastUsedMs = atMs;
+    uses.record(entry.caller.keyId, atMs);
+  }
+
   return {
+    known(value) {
+      const parts = value === null ? null : parseKeyValue(value);
+      const entry = parts && active.get(parts.hash);
+      const atMs = now();
+      if (!entry || entry.trustUntilMs <= atMs || entry.expiresAtMs <= atMs) return null;
+      noteUse(entry, atMs);
+      return entry.caller;
+    },
+
     async authenticate(value) {
       if (value === null || value === '') throw keyMissing();
       const parts = parseKeyValue(value);
@@ -93,10 +108,7 @@ export function createAuth(deps: AuthDependencies): Auth {
       const cached = active.get(parts.hash);
       const entry = cached && cached.trustUntilMs > atMs ? cached : await readOnce(parts.hash);
       if (!entry || entry.expiresAtMs <= now()) throw keyInvalid();
-      if (atMs - entry.lastUsedMs >= TOUCH_EVERY_MS) {
-        entry.lastUsedMs = atMs;
-        uses.record(entry.caller.keyId, atMs);
-      }
+      noteUse(entry, atMs);
       return entry.caller;
     },
 

@@ -36,16 +36,18 @@ export function createIdempotency(deps: IdempotencyDependencies): Idempotency {
         'This Idempotency-Key was used for another request; use a new one.',
       );
     }
+    if (kept.withdrawn) throw withdrawn();
     if (!kept.answer) throw inProgress();
-    const { status, headers } = kept.answer;
+    const { status, headers, secretOf } = kept.answer;
     const body = box.open(kept.answer, idempotencyContext(p.keyId, key));
-    return { answer: { status, headers, body }, replayed: true };
+    return { answer: { status, headers, secretOf, body }, replayed: true };
   }
 
   async function keep(p: Principal, key: string, hash: string, answer: StoredAnswer): Promise<void> {
     await deps.holdEncryptionKey();
     const sealed = box.seal(answer.body, idempotencyContext(p.keyId, key));
-    await store.keep(p.keyId, key, hash, { status: answer.status, headers: answer.headers, ...sealed });
+    const { status, headers, secretOf } = answer;
+    await store.keep(p.keyId, key, hash, { status, headers, secretOf, ...sealed });
   }
 
   async function lockAndFind(p: Principal, key: string): Promise<KeptRequest | null> {
@@ -116,5 +118,12 @@ function inProgress(): DomainError {
     'idempotency_in_progress',
     'A request with this Idempotency-Key is still being worked on; try again shortly.',
     { retryAfterSeconds: 1 },
+  );
+}
+
+function withdrawn(): DomainError {
+  return new DomainError(
+    'secret_withdrawn',
+    'The first answer to this Idempotency-Key held a secret that has been revoked, replaced or deleted since; it is no longer kept. Use a new key to make another.',
   );
 }

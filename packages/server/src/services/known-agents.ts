@@ -14,12 +14,17 @@ export interface KnownAgentsDependencies {
   now?: () => number;
 }
 
+export interface KnownAgents extends Pick<AgentStore, 'get'> {
+  /** What `get` would give without asking the store; null when it would ask. Not for transactions. */
+  peek(id: string): Agent | null;
+}
+
 /**
  * Reads of agents that are only shown, kept as keys are (docs/decisions/0052-known-agents.md): a change made here shows
  * with the answer that tells of it, one of another replica as soon as its ring is heard, within a second at the latest.
  * What changes something reads and locks the row itself.
  */
-export function createKnownAgents(deps: KnownAgentsDependencies): Pick<AgentStore, 'get'> {
+export function createKnownAgents(deps: KnownAgentsDependencies): KnownAgents {
   const { db, agents, doorbell, now = Date.now } = deps;
   const known = new Map<string, { agent: Agent; untilMs: number }>();
   // A read that was under way when something changed may have seen the row as it was before: it is not kept.
@@ -47,13 +52,19 @@ export function createKnownAgents(deps: KnownAgentsDependencies): Pick<AgentStor
     return agent;
   }
 
+  function peekAt(id: string, nowMs: number): Agent | null {
+    const entry = known.get(id);
+    return entry && entry.untilMs > nowMs ? entry.agent : null;
+  }
+
   return {
+    peek: (id) => peekAt(id, now()),
+
     async get(id) {
       // A transaction sees its own writes.
       if (db.inTransaction) return agents.get(id);
       const nowMs = now();
-      const entry = known.get(id);
-      return entry && entry.untilMs > nowMs ? entry.agent : read(id, nowMs);
+      return peekAt(id, nowMs) ?? read(id, nowMs);
     },
   };
 }

@@ -8,10 +8,13 @@ export interface KeptRequest {
   answer: KeptAnswer | null;
   /** Of a request still being worked on: nobody has renewed it for longer than `leaseSeconds`. */
   abandoned: boolean;
+  /** The answer was forgotten with the secret in it, or that secret has expired. */
+  withdrawn: boolean;
 }
 
 export interface KeptAnswer extends Sealed {
   status: number;
+  secretOf: string | null;
   headers: Record<string, string>;
 }
 
@@ -20,7 +23,9 @@ interface Row extends Sealed {
   runId: string | null;
   status: number | null;
   headers: Record<string, string>;
+  secretOf: string | null;
   abandoned: boolean;
+  withdrawn: boolean;
 }
 
 export type IdempotencyStore = ReturnType<typeof createIdempotencyStore>;
@@ -38,16 +43,21 @@ export function createIdempotencyStore(db: Database, leaseSeconds: number) {
     async find(keyId: string, key: string): Promise<KeptRequest | null> {
       const rows = await db.sql<Row[]>`
         select request_hash as "requestHash", run_id as "runId", status, headers, sealed_body as sealed,
-          wrapped_key as "wrappedKey", kek_id as "kekId",
+          wrapped_key as "wrappedKey", kek_id as "kekId", secret_of as "secretOf",
+          status is not null and (sealed_body is null or (secret_of is not null
+            and not exists (select from api_keys where id = secret_of and revoked_at is null
+              and (expires_at is null or expires_at > now()))
+            and not exists (select from webhook_endpoint_secrets where endpoint_id = secret_of)
+            and not exists (select from channel_credentials where channel_id = secret_of))) as withdrawn,
           created_at < now() - make_interval(secs => ${leaseSeconds}) as abandoned
         from idempotency
         where key_id = ${keyId} and idempotency_key = ${key}
           and created_at > now() - make_interval(hours => ${limits.idempotencyHours})`;
       const [row] = rows;
       if (!row) return null;
-      const { requestHash, runId, status, headers, sealed, wrappedKey, kekId } = row;
-      const answer = status === null ? null : { status, headers, sealed, wrappedKey, kekId };
-      return { requestHash, answer, abandoned: status === null && runId === null && row.abandoned };
+      const { requestHash, runId, status, withdrawn, abandoned, ...kept } = row;
+      const answer = status === null || withdrawn ? null : { ...kept, status };
+      return { requestHash, answer, withdrawn, abandoned: status === null && runId === null && abandoned };
     },
 
     /** Marks the key as taken, to be kept alive by `renew`. Call it under the lock. */
@@ -57,6 +67,7 @@ export function createIdempotencyStore(db: Database, leaseSeconds: number) {
         values (${keyId}, ${key}, ${requestHash})
         on conflict (key_id, idempotency_key) do update set request_hash = excluded.request_hash,
           run_id = null, status = null, headers = null, sealed_body = null, wrapped_key = null, kek_id = null,
+          secret_of = null,
           created_at = now()`;
     },
 
@@ -77,12 +88,13 @@ export function createIdempotencyStore(db: Database, leaseSeconds: number) {
       const headers = sql.json(answer.headers);
       await sql`
         insert into idempotency
-          (key_id, idempotency_key, request_hash, status, headers, sealed_body, wrapped_key, kek_id)
+          (key_id, idempotency_key, request_hash, status, headers, sealed_body, wrapped_key, kek_id, secret_of)
         values (${keyId}, ${key}, ${requestHash}, ${answer.status}, ${headers}, ${answer.sealed},
-          ${answer.wrappedKey}, ${answer.kekId})
+          ${answer.wrappedKey}, ${answer.kekId}, ${answer.secretOf})
         on conflict (key_id, idempotency_key) do update set request_hash = excluded.request_hash, run_id = null,
           status = excluded.status, headers = excluded.headers, sealed_body = excluded.sealed_body,
-          wrapped_key = excluded.wrapped_key, kek_id = excluded.kek_id, created_at = now()`;
+          wrapped_key = excluded.wrapped_key, kek_id = excluded.kek_id, secret_of = excluded.secret_of,
+          created_at = now()`;
     },
 
     /** Removes what is older than a day; returns how many rows that were. */

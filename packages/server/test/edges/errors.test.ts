@@ -155,7 +155,10 @@ test('500 says the request id and nothing of the cause; the log has it', async (
 test('503 with Retry-After when the database is away', async () => {
   const away = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
   const broken = await edgeWorld({
-    services: (services) => ({ ...services, auth: { authenticate: () => Promise.reject(away) } }),
+    services: (services) => ({
+      ...services,
+      auth: { authenticate: () => Promise.reject(away), known: () => null },
+    }),
   });
   try {
     const reply = await broken.call('GET', '/v1/agents');
@@ -169,7 +172,10 @@ test('503 with Retry-After when the database is away', async () => {
 test('400, not a fault of the service, for a name in a path or query that no text of the database can hold', async () => {
   const refused = Object.assign(new Error('invalid byte sequence'), { name: 'PostgresError', code: '22021' });
   const broken = await edgeWorld({
-    services: (services) => ({ ...services, auth: { authenticate: () => Promise.reject(refused) } }),
+    services: (services) => ({
+      ...services,
+      auth: { authenticate: () => Promise.reject(refused), known: () => null },
+    }),
   });
   try {
     expectError(await broken.call('GET', '/v1/agents'), 400, 'invalid_request');

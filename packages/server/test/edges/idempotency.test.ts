@@ -18,7 +18,12 @@ const mint = (key: string, name = 'CI', caller = world.keys.owner) =>
     headers: { 'idempotency-key': key },
   });
 
-const answer = (text: string): StoredAnswer => ({ status: 201, headers: {}, body: Buffer.from(text) });
+const answer = (text: string): StoredAnswer => ({
+  status: 201,
+  headers: {},
+  secretOf: null,
+  body: Buffer.from(text),
+});
 const work = (run: OnceWork['run'], lease = false): OnceWork => ({
   lease,
   run,

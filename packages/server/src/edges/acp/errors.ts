@@ -24,6 +24,7 @@ const codeOf: Record<ErrorCode, number> = {
   conversation_busy: -32012,
   idempotency_in_progress: -32012,
   idempotency_key_reused: -32012,
+  secret_withdrawn: -32012,
   rate_limited: -32013,
   too_many_sandboxes: -32013,
   queue_full: -32013,

@@ -3,6 +3,8 @@ export interface Answer {
   status: number;
   body?: unknown;
   headers?: Record<string, string>;
+  /** Whose secret stands in the body (id of a key, an endpoint or a channel): a stored answer is forgotten with it. */
+  secretOf?: string;
 }
 
 /** Answer headers under construction, a plain object: the Node adapter writes those without a Headers object. */

@@ -31,6 +31,7 @@ export function store(answer: Answer): StoredAnswer {
   return {
     status: answer.status,
     headers: answer.headers ?? {},
+    secretOf: answer.secretOf ?? null,
     body: answer.body === undefined ? Buffer.alloc(0) : Buffer.from(JSON.stringify(answer.body)),
   };
 }

@@ -48,6 +48,7 @@ type AnswerOf<R extends Replies> = {
   [S in keyof R & number]: {
     status: S;
     headers?: Record<string, string>;
+    secretOf?: string;
   } & (R[S]['schema'] extends z.ZodType ? { body: z.input<R[S]['schema']> } : { body?: undefined });
 }[keyof R & number];
 
@@ -81,6 +82,12 @@ export interface Call<P, Q, B> {
   /** Answers with server-sent events, written to the connection as they come. `begin` rejects before it writes. */
   stream(begin: (sink: EventSink) => Promise<() => void>): Promise<Response>;
 }
+
+/** What a route may know an answer by. */
+export type KnownCall = Pick<
+  Call<Record<string, string>, never, never>,
+  'services' | 'addresses' | 'caller' | 'params'
+>;
 
 /** Where server-sent events that are no events of a conversation go. */
 export interface TextSink {
@@ -121,7 +128,14 @@ interface RouteSpec<Path extends string, Q extends z.ZodObject, B extends z.ZodO
    * something outside the database. `own`: the service does it.
    */
   idempotency: 'transaction' | 'lease' | 'own';
+  /** Its answer holds a secret that is shown once, of what `secretOf` of the answer names. */
+  showsSecret?: true;
   handler(call: Call<ParamsOf<Path>, z.output<Q>, z.output<B>>): Promise<AnswerOf<R> | Response>;
+  /**
+   * For a GET without a query: the JSON that `handler` would answer with 200, when it is known without a wait; null when
+   * it is not, or is not the caller's to see.
+   */
+  known?(call: KnownCall): string | null;
 }
 
 export const nothing = zod.strictObject({});

@@ -88,7 +88,7 @@ async function placeAfter(call: HostCall, after: After, key: string | null): Pro
   const hash = requestHash('place of a response', [call.agent.id, after.runId]);
   const { answer } = await call.services.idempotency.once(call.caller, `${key} place`, hash, {
     lease: false,
-    run: async () => ({ status: 200, headers: {}, body: Buffer.from(await find()) }),
+    run: async () => ({ status: 200, headers: {}, secretOf: null, body: Buffer.from(await find()) }),
     refusal: () => null,
   });
   return answer.body.toString();

@@ -24,6 +24,18 @@ export function agentOf(agent: Agent, addresses: Addresses) {
   };
 }
 
+const texts = new WeakMap<Agent, { addresses: Addresses; json: string }>();
+
+/** The body of an answer that shows this agent; made once for each object, which is never changed. */
+export function agentJson(agent: Agent, addresses: Addresses): string {
+  let text = texts.get(agent);
+  if (text?.addresses !== addresses) {
+    text = { addresses, json: JSON.stringify({ agent: agentOf(agent, addresses) }) };
+    texts.set(agent, text);
+  }
+  return text.json;
+}
+
 export function apiKeyOf(key: ApiKey) {
   return {
     id: key.id,

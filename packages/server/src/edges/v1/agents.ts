@@ -1,4 +1,4 @@
-import { agentOf } from '../present/agent.ts';
+import { agentJson, agentOf } from '../present/agent.ts';
 import { route } from '../http/route.ts';
 import { given } from '../http/given.ts';
 import { AgentAnswer, AgentCreate, AgentPage, AgentUpdate } from '../schemas/agent.ts';
@@ -72,6 +72,10 @@ export const agentRoutes = [
     async handler({ services, caller, params, addresses }) {
       const agent = await services.agents.get(caller, params.id);
       return { status: 200 as const, body: { agent: agentOf(agent, addresses) } };
+    },
+    known({ services, caller, params, addresses }) {
+      const agent = services.agents.known(caller, params['id'] ?? '');
+      return agent && agentJson(agent, addresses);
     },
   }),
   route({

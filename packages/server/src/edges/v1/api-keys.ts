@@ -36,8 +36,10 @@ export const apiKeyRoutes = [
     tag,
     access: 'edit',
     summary: 'Mint a key for an agent',
-    description: 'The key is always agent-bound with the scope `use`. Its value is in this answer only.',
+    description:
+      'The key is always agent-bound with the scope `use`. Its value is in this answer only, and in its replay by `Idempotency-Key` until the key is revoked.',
     body: AgentKeyCreate,
+    showsSecret: true,
     bodyExample: { name: example.apiKey.name },
     replies: {
       201: {
@@ -48,7 +50,8 @@ export const apiKeyRoutes = [
     },
     async handler({ services, caller, params, body }) {
       const minted = await services.apiKeys.mintForAgent(caller, params.agentId, body);
-      return { status: 201 as const, body: { key: apiKeyOf(minted.key), value: minted.value } };
+      const { key, value } = minted;
+      return { status: 201 as const, body: { key: apiKeyOf(key), value }, secretOf: key.id };
     },
   }),
   route({
@@ -94,8 +97,9 @@ export const apiKeyRoutes = [
     access: 'org-edit',
     summary: 'Mint any key',
     description:
-      'With any scope and binding. An `agent-bound` key needs `agentId`; its value is in this answer only.',
+      'With any scope and binding. An `agent-bound` key needs `agentId`; its value is in this answer only, and in its replay by `Idempotency-Key` until the key is revoked or has expired.',
     body: ApiKeyCreate,
+    showsSecret: true,
     bodyExample: { name: example.orgKey.name, scope: 'edit', binding: 'org-bound' },
     replies: {
       201: {
@@ -109,7 +113,8 @@ export const apiKeyRoutes = [
       const { expiresAt, ...rest } = given(body);
       const input = expiresAt === undefined ? rest : { ...rest, expiresAt: new Date(expiresAt) };
       const minted = await services.apiKeys.mint(caller, input);
-      return { status: 201 as const, body: { key: apiKeyOf(minted.key), value: minted.value } };
+      const { key, value } = minted;
+      return { status: 201 as const, body: { key: apiKeyOf(key), value }, secretOf: key.id };
     },
   }),
   route({

@@ -50,6 +50,7 @@ export const channelRoutes = [
     summary: 'Let an outside system reach an agent',
     description:
       'Enter `webhookUrl` at the provider. Credentials are write-only, kept apart from the secrets of the agent, and never in its sandbox. A signing secret that is left out is made where the provider does not give one, and shown once.',
+    showsSecret: true,
     body: ChannelCreate,
     bodyExample: {
       kind: 'slack',
@@ -72,6 +73,7 @@ export const channelRoutes = [
         status: 201 as const,
         body: { channel: channelOf(made.channel, addresses.baseUrl), secret: made.secret },
         headers: { Location: `/v1/channels/${made.channel.id}` },
+        ...(made.secret !== null && { secretOf: made.channel.id }),
       };
     },
   }),
@@ -148,6 +150,7 @@ export const channelRoutes = [
     summary: 'Change the signing secret',
     description:
       'What is signed with the secret before is taken for a day, so that nothing is lost while the provider is changed too.',
+    showsSecret: true,
     body: ChannelRotateSend,
     bodyExample: {},
     replies: {
@@ -163,6 +166,7 @@ export const channelRoutes = [
       return {
         status: 200 as const,
         body: { channel: channelOf(made.channel, addresses.baseUrl), secret: made.secret },
+        ...(made.secret !== null && { secretOf: made.channel.id }),
       };
     },
   }),

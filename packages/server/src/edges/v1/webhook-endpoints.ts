@@ -53,6 +53,7 @@ export const webhookEndpointRoutes = [
     summary: 'Be told of what happens',
     description:
       'Events are posted there, signed as in Standard Webhooks with the secret of the answer, until a 2xx says that they were taken: at least once, in any order.',
+    showsSecret: true,
     body: WebhookEndpointCreate,
     bodyExample: { url: 'https://hooks.example.com/berth', events: ['run.completed', 'run.failed'] },
     replies: {
@@ -71,6 +72,7 @@ export const webhookEndpointRoutes = [
         status: 201 as const,
         body: { endpoint: endpointOf(endpoint), secret },
         headers: { Location: `/v1/webhook-endpoints/${endpoint.id}` },
+        secretOf: endpoint.id,
       };
     },
   }),
@@ -148,10 +150,15 @@ export const webhookEndpointRoutes = [
     access: 'org-edit',
     summary: 'Change the signing secret',
     description: `The secret before signs too for ${limits.previousSecretHours} hours.`,
+    showsSecret: true,
     replies: { 200: { ...withSecret, description: 'The endpoint and its new secret.' } },
     async handler({ services, caller, params }) {
       const { endpoint, secret } = await services.webhookEndpoints.rotateSecret(caller, params.endpointId);
-      return { status: 200 as const, body: { endpoint: endpointOf(endpoint), secret } };
+      return {
+        status: 200 as const,
+        body: { endpoint: endpointOf(endpoint), secret },
+        secretOf: endpoint.id,
+      };
     },
   }),
 ];
