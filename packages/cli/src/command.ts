@@ -37,14 +37,19 @@ export class UsageError extends Error {}
 
 const common = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } as const;
 
-/** Finds the command by the longest run of leading words, and reads its options. */
+/** The command that is named by the longest run of leading words. */
+export function findCommand(commands: Command[], argv: string[]): Command | undefined {
+  return commands
+    .filter((candidate) => candidate.name.split(' ').every((word, at) => argv[at] === word))
+    .toSorted((a, b) => b.name.length - a.name.length)[0];
+}
+
+/** Finds the command and reads its options. */
 export function parse(
   commands: Command[],
   argv: string[],
 ): { command: Command; args: string[]; values: Values } {
-  const command = commands
-    .filter((candidate) => candidate.name.split(' ').every((word, at) => argv[at] === word))
-    .toSorted((a, b) => b.name.length - a.name.length)[0];
+  const command = findCommand(commands, argv);
   if (!command) throw new UsageError(`unknown command "${argv.slice(0, 2).join(' ')}"; see: berth help`);
   try {
     const { values, positionals } = parseArgs({

@@ -1,70 +1,11 @@
 import { BerthError, createClient } from '@berth/sdk';
-import { exitCodes, parse, UsageError, type Command, type Context } from './command.ts';
-import { login, whoami } from './commands/account.ts';
-import { acp } from './commands/acp.ts';
-import { agentCommands } from './commands/agents.ts';
-import { budgetCommands } from './commands/budget.ts';
-import { chat } from './commands/chat.ts';
-import { deploy, deploymentCommands } from './commands/deploy.ts';
-import { keyCommands } from './commands/keys.ts';
-import { conversationCommands } from './commands/conversations.ts';
-import { runExtraCommands } from './commands/run-extras.ts';
-import { runCommands } from './commands/runs.ts';
-import { secretCommands } from './commands/secrets.ts';
-import { egressCommands } from './commands/egress.ts';
-import { sandboxFileCommands } from './commands/sandbox-files.ts';
-import { sandboxCommands } from './commands/sandbox.ts';
-import { channelCommands } from './commands/channels.ts';
-import { webhookCommands } from './commands/webhooks.ts';
-import { scheduleCommands } from './commands/schedules.ts';
-import { webhookEndpointCommands } from './commands/webhook-endpoints.ts';
-import { snapshotCommands } from './commands/snapshots.ts';
-import { terminal } from './commands/terminal.ts';
-import { hostCommands, isHostCommand, runOnHost } from './host.ts';
+import { exitCodes, findCommand, parse, UsageError, type Context } from './command.ts';
+import { commands } from './commands.ts';
+import { login } from './commands/account.ts';
+import { help, helpOfCommand, helpOfGroup, helpOfHost } from './help.ts';
+import { isHostCommand, runOnHost } from './host.ts';
 import { safe } from './print.ts';
 import { readSettings } from './settings.ts';
-
-export const commands: Command[] = [
-  login,
-  whoami,
-  ...agentCommands,
-  deploy,
-  ...deploymentCommands,
-  chat,
-  acp,
-  ...conversationCommands,
-  ...runCommands,
-  ...runExtraCommands,
-  ...keyCommands,
-  ...secretCommands,
-  ...egressCommands,
-  ...channelCommands,
-  ...webhookCommands,
-  ...scheduleCommands,
-  ...webhookEndpointCommands,
-  ...budgetCommands,
-  ...sandboxCommands,
-  ...sandboxFileCommands,
-  ...snapshotCommands,
-  terminal,
-];
-
-function help(): string {
-  const rows = [
-    ...commands.map((command) => [`${command.name} ${command.usage}`.trim(), command.summary]),
-    ...hostCommands.map(([name, usage, summary]) => [`${name} ${usage}`.trim(), summary]),
-  ];
-  return [
-    'berth: run and talk to agents',
-    '',
-    ...rows.map(([usage, summary]) => `  berth ${usage}\n      ${summary}`),
-    '',
-    'Everywhere: --json prints data as JSON. Data goes to standard output, notes to standard error.',
-    'BERTH_URL and BERTH_API_KEY win over what "berth login" stored.',
-    'Exit codes: 0 done, 1 failed, 2 cancelled, 4 a key is missing or not accepted.',
-    '',
-  ].join('\n');
-}
 
 /** Waits until what was written has left the process, since `process.exit` would cut a pipe short. */
 async function flush(): Promise<void> {
@@ -73,19 +14,27 @@ async function flush(): Promise<void> {
   }
 }
 
+function tell(text: string): number {
+  process.stdout.write(text);
+  return exitCodes.ok;
+}
+
 async function run(given: string[], signal: AbortSignal): Promise<number> {
   // `berth --json agents list` is the same as `berth agents list --json`.
-  const argv = given[0] === '--json' ? [...given.slice(1), '--json'] : given;
+  const moved = given[0] === '--json' ? [...given.slice(1), '--json'] : given;
+  // `berth help agents create` is the same as `berth agents create --help`.
+  const argv = moved[0] === 'help' && moved.length > 1 ? [...moved.slice(1), '--help'] : moved;
   if (argv.length === 0 || argv[0] === 'help' || argv[0] === '--help' || argv[0] === '-h') {
-    process.stdout.write(help());
-    return exitCodes.ok;
+    return tell(help(commands));
   }
-  if (isHostCommand(argv)) return runOnHost(argv);
+  if (isHostCommand(argv)) {
+    const told = helpOfHost(commands, argv);
+    return told === null ? runOnHost(argv) : tell(told);
+  }
+  const group = findCommand(commands, argv) ? null : helpOfGroup(commands, argv);
+  if (group !== null) return tell(group);
   const { command, args, values } = parse(commands, argv);
-  if (values['help']) {
-    process.stdout.write(`berth ${command.name} ${command.usage}\n${command.summary}\n`);
-    return exitCodes.ok;
-  }
+  if (values['help']) return tell(helpOfCommand(commands, command));
   const settings = readSettings(process.env);
   if (!settings && command !== login) {
     process.stderr.write('no key: run "berth login", or set BERTH_API_KEY\n');

@@ -5,6 +5,7 @@ import {
   existsSync,
   mkdirSync,
   readFileSync,
+  rmSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -45,7 +46,13 @@ export function lockDataDir(dataDir: string): DataDirLock {
   writeFileSync(pidFile, `${process.pid}\n`, { mode: 0o600 });
   return {
     release() {
-      if (held.delete(handle)) handle.close();
+      if (!held.delete(handle)) return;
+      try {
+        // While the lock is still held: afterwards the file may be that of the next one.
+        rmSync(pidFile, { force: true });
+      } finally {
+        handle.close();
+      }
     },
   };
 }

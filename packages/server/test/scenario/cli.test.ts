@@ -67,6 +67,24 @@ test('login stores a key that works, for its owner only; whoami tells what it ma
   assert.match(plain.stdout, /^scope +edit$/m);
 });
 
+test('--help and help say how a command, a group and a command of the host are used, without a key and with code 0.', async () => {
+  const bare = berthIn(shop.home);
+  for (const args of [
+    ['secrets', '--help'],
+    ['help', 'secrets'],
+    ['secrets', 'set', '--help'],
+    ['doctor', '-h'],
+  ]) {
+    const told = await bare(args).ended;
+    assert.deepEqual([told.code, told.stderr], [0, ''], args.join(' '));
+    const usage = args.includes('secrets') ? /^ *berth secrets set </m : /^berth doctor /;
+    assert.match(told.stdout, usage, args.join(' '));
+  }
+  const unknown = await bare(['secretz', '--help']).ended;
+  assert.equal(unknown.code, 1);
+  assert.match(unknown.stderr, /unknown command "secretz --help"/);
+});
+
 test('agents are created, listed, shown by name or id, updated, and deleted only with --yes.', async () => {
   const agent = await berthJson(['agents', 'create', 'Listed', '--description', 'one']);
   assert.deepEqual([agent.name, agent.description], ['Listed', 'one']);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -42,6 +42,7 @@ test('a pid file of a crash, with a pid that lives again, hinders nobody', () =>
   const lock = lockDataDir(dataDir);
   assert.throws(() => lockDataDir(dataDir), new RegExp(`pid ${process.pid}`));
   lock.release();
+  assert.equal(existsSync(join(dataDir, 'service.pid')), false, 'nobody has it any more');
   lockDataDir(dataDir).release();
   rmSync(dataDir, { recursive: true });
 });
