@@ -53,7 +53,8 @@ for (const [name, open] of Object.entries(transports)) {
       peer: await connect(demo),
       varied: await connect(varied),
       forms: await connect(varied, { elicitation: { form: {} } }),
-      connect: () => connect(demo, {}, open === bridgeWire ? socketWire : open),
+      connect: (agent) =>
+        connect(agent === 'varied' ? varied : demo, {}, open === bridgeWire ? socketWire : open),
       fresh: () => connect(demo),
       wire: () => open(target(demo)),
       isBridge: open === bridgeWire,

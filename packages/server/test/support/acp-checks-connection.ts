@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { checkList, place } from './acp-checks.ts';
 import { Peer } from './acp-peer.ts';
+import { until } from './until.ts';
 
 const { checks, check } = checkList();
 
@@ -71,14 +72,20 @@ check('missing parameters are -32602', async ({ peer }) => {
 check('unknown fields and _meta are accepted', async ({ peer }) => {
   await peer.result('session/list', { future: true, _meta: { 'example.com': { trace: 1 } } });
 });
-check('requests are answered while a prompt is under way', async ({ peer }) => {
+check('requests are answered while a prompt is under way', async ({ varied: peer }) => {
+  peer.onRequest = () => null;
   const sessionId = await peer.open();
-  const id = peer.begin('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'slow: 10 50' }] });
+  const id = peer.begin('session/prompt', { sessionId, prompt: [{ type: 'text', text: 'ask' }] });
+  await peer.result('session/list', {});
+  await until('it asks', () => peer.requests('session/request_permission', sessionId).length === 1);
   await peer.result('session/list', {});
   assert.equal(
     peer.messages().some((message) => message.id === id && !message.method),
     false,
   );
+  const [asked] = peer.requests('session/request_permission', sessionId);
+  const result = { outcome: { outcome: 'selected', optionId: 'yes' } };
+  peer.wire.send({ jsonrpc: '2.0', id: asked.id, result });
   await peer.answerTo(id);
 });
 

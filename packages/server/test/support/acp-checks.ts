@@ -5,7 +5,7 @@ import type { Wire } from './acp-wire.ts';
 export interface Bench {
   peer: Peer;
   /** Another client, by whatever transport is quick. */
-  connect(): Promise<Peer>;
+  connect(agent?: 'demo' | 'varied'): Promise<Peer>;
   /** A new connection of the transport that is checked. */
   fresh(): Promise<Peer>;
   /** One that was not initialized. */
