@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { methods } from '@agentclientprotocol/sdk';
 import { variedFiles } from '../support/acp-agents.ts';
-import { acpClient, acpStream, place } from '../support/acp-client.ts';
+import { acpClient, acpStream, place, type Transport } from '../support/acp-client.ts';
 import { Peer } from '../support/acp-peer.ts';
 import { bridgeWire, type Target } from '../support/acp-wire.ts';
 import { logOf, workshop } from '../support/scenario.ts';
@@ -12,7 +12,7 @@ import { until } from '../support/until.ts';
 const { session } = methods.agent;
 const counted = (count: number) => Array.from({ length: count }, (_, index) => `${index + 1} `).join('');
 
-test('After kill -9 in the middle of a prompt a client loads its session and gets the rest; the bridge hides it, and each prompt is one run.', async (t) => {
+test('After kill -9 in the middle of a prompt a client loads its session, over WebSocket and HTTP, and gets the rest; the bridge hides it, and each prompt is one run.', async (t) => {
   const service = await startService({ env: { BERTH_DETACH: 'always' } });
   t.after(() => service.end());
   const shop = await workshop(service);
@@ -20,10 +20,12 @@ test('After kill -9 in the middle of a prompt a client loads its session and get
   const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
   const varied = await shop.agent(variedFiles);
   const target: Target = { port: service.port, agentId: agent.id, key: service.key, home: shop.home };
-  const connect = () => acpClient(acpStream('websocket', service.port, agent.id, service.key));
+  const connect = (transport: Transport) =>
+    acpClient(acpStream(transport, service.port, agent.id, service.key));
 
-  const client = await connect();
-  const sessionId = await client.open();
+  const transports = ['websocket', 'http'] as const;
+  const clients = await Promise.all(transports.map(connect));
+  const sessions = await Promise.all(clients.map((client) => client.open()));
   const peer = new Peer(await bridgeWire(target));
   await peer.initialize();
   const bridged = await peer.open();
@@ -38,25 +40,37 @@ test('After kill -9 in the middle of a prompt a client loads its session and get
   });
   const requests = () => asking.requests('session/request_permission');
   await until('a question is put', () => requests().length === 1);
-  const lost = client.prompt(sessionId, 'slow: 80 100').then(
-    () => 'answered',
-    () => 'lost',
+  const lost = clients.map((client, index) =>
+    client.prompt(sessions[index]!, 'slow: 80 100').then(
+      () => 'answered',
+      () => 'lost',
+    ),
   );
   const prompt = peer.begin('session/prompt', {
     sessionId: bridged,
     prompt: [{ type: 'text', text: 'slow: 80 100' }],
   });
-  await until('both turns have begun', () => client.text().length > 10 && peer.text(bridged).length > 10);
+  await until(
+    'the turns have begun',
+    () => clients.every((client) => client.text().length > 10) && peer.text(bridged).length > 10,
+  );
   await service.kill9();
-  assert.equal(await lost, 'lost');
+  assert.deepEqual(await Promise.all(lost), ['lost', 'lost']);
   // What is said while nobody listens is heard later.
   const list = peer.begin('session/list', {});
   await service.restart();
 
-  const again = await connect();
-  t.after(() => again.close());
-  await again.agent.request(session.load, { sessionId, ...place });
-  await until('the rest came', () => again.text(sessionId) === counted(80));
+  for (const [index, transport] of transports.entries()) {
+    const sessionId = sessions[index]!;
+    const again = await connect(transport);
+    t.after(() => again.close());
+    await again.agent.request(session.load, { sessionId, ...place });
+    await until(`the rest came over ${transport}`, () => again.text(sessionId) === counted(80));
+    const runs = (await logOf(service, { conversationId: sessionId })).filter(
+      ({ type }) => type === 'run.queued',
+    );
+    assert.equal(runs.length, 1);
+  }
 
   await peer.answerTo(list);
   const answer = await peer.answerTo(prompt);

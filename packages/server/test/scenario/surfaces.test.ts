@@ -23,7 +23,7 @@ after(async () => {
 const counted = (count: number) => Array.from({ length: count }, (_, index) => `${index + 1} `).join('');
 
 for (const surface of surfaces) {
-  test(`A run begun by ${surface} and watched by all five surfaces has one text and one end.`, async () => {
+  test(`A run begun by ${surface} and watched by every surface has one text and one end.`, async () => {
     const begun = await clients.begin[surface]('slow 20 40');
     const watched = await Promise.all(surfaces.map((other) => clients.watch[other](begun)));
     const [mine, ...others] = await Promise.all([begun.heard(), ...watched.map((heard) => heard())]);

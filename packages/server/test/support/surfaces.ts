@@ -1,6 +1,6 @@
 import { methods } from '@agentclientprotocol/sdk';
 import { message, sse, type A2aWorld } from './a2a-world.ts';
-import { acpClient, acpStream, place, type AcpClient } from './acp-client.ts';
+import { acpClient, acpStream, place, type AcpClient, type Transport } from './acp-client.ts';
 import { until } from './until.ts';
 
 /** What a stream or an answer tells, read into. */
@@ -22,7 +22,14 @@ export interface Heard {
   end: 'completed' | 'cancelled' | 'failed';
 }
 
-export const surfaces = ['REST', 'A2A over JSON-RPC', 'A2A over HTTP', 'ACP', 'OpenAI'] as const;
+export const surfaces = [
+  'REST',
+  'A2A over JSON-RPC',
+  'A2A over HTTP',
+  'ACP over WebSocket',
+  'ACP over HTTP',
+  'OpenAI',
+] as const;
 export type Surface = (typeof surfaces)[number];
 
 /** The same agent by every surface, with the field's client where there is one for a stream that others began. */
@@ -31,8 +38,8 @@ export async function surfaceClients(world: A2aWorld) {
   const bearer = { authorization: `Bearer ${service.key}` };
   const connections: AcpClient[] = [];
 
-  async function acp(): Promise<AcpClient> {
-    const client = await acpClient(acpStream('websocket', service.port, agent.id, service.key));
+  async function acp(transport: Transport): Promise<AcpClient> {
+    const client = await acpClient(acpStream(transport, service.port, agent.id, service.key));
     connections.push(client);
     return client;
   }
@@ -87,27 +94,26 @@ export async function surfaceClients(world: A2aWorld) {
     return { text, end };
   }
 
-  /** ACP tells a watcher no end of a turn that another began: REST says when all of it must have come. */
+  /** A turn that another began ends for a watcher with an update that names the run and says how it ended. */
   async function acpWatch(client: AcpClient, conversationId: string, runId: string): Promise<Heard> {
-    const { run, message: answer } = await endOf(runId);
-    const whole = answer ?? (await rest(runId)).text;
-    await until(
-      'the session has told all of the answer',
-      () => client.text(conversationId).length >= whole.length,
-    );
-    return { text: client.text(conversationId), end: run.status };
+    let ended: { status: Heard['end'] } | undefined;
+    await until('the session has told the end', () => {
+      ended = client.updates
+        .filter(({ update }) => update.sessionUpdate === 'session_info_update')
+        .map(({ update }) => (update._meta?.['berth.dev'] as Told)?.run)
+        .find((run) => run?.id === runId);
+      return ended !== undefined;
+    });
+    return { text: client.text(conversationId), end: ended!.status };
   }
 
-  async function endOf(runId: string) {
-    let run: Told;
-    await until(`run ${runId} has ended`, async () => {
-      run = (await service.api('GET', `/v1/runs/${runId}`)).body.run;
-      return ['completed', 'failed', 'cancelled'].includes(run.status);
-    });
-    const { messages } = (await service.api('GET', `/v1/conversations/${run.conversationId}/messages`)).body;
-    const found = messages.find((one: Told) => one.runId === runId && one.role === 'assistant');
-    return { run, message: found?.content as string | undefined };
-  }
+  const watchByAcp =
+    (transport: Transport) =>
+    async ({ conversationId, runId }: Begun) => {
+      const client = await acp(transport);
+      await client.agent.request(methods.agent.session.load, { sessionId: conversationId, ...place });
+      return () => acpWatch(client, conversationId, runId);
+    };
 
   const rpcStream = (method: string, params: object) =>
     open('/a2a', { method: 'POST', body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }) });
@@ -126,11 +132,8 @@ export async function surfaceClients(world: A2aWorld) {
       const heard = a2a(await open(`/a2a/http/tasks/${runId}:subscribe`), (data) => data);
       return () => heard;
     },
-    async ACP({ conversationId, runId }) {
-      const client = await acp();
-      await client.agent.request(methods.agent.session.load, { sessionId: conversationId, ...place });
-      return () => acpWatch(client, conversationId, runId);
-    },
+    'ACP over WebSocket': watchByAcp('websocket'),
+    'ACP over HTTP': watchByAcp('http'),
     async OpenAI({ runId }) {
       const heard = openai(await open(`/v1/responses/${runId}?stream=true`));
       return () => heard;
@@ -163,28 +166,8 @@ export async function surfaceClients(world: A2aWorld) {
         words,
         (id) => world.request('POST', `/a2a/http/tasks/${id}:cancel`, { body: {} }),
       ),
-    async ACP(words) {
-      const client = await acp();
-      const conversationId = await client.open();
-      const prompted = client.prompt(conversationId, words);
-      let runId = '';
-      await until('the prompt is a run', async () => {
-        const { runs } = (await service.api('GET', `/v1/agents/${agent.id}/runs?limit=5`)).body;
-        runId = runs.find((run: Told) => run.conversationId === conversationId)?.id ?? '';
-        return runId !== '';
-      });
-      return {
-        runId,
-        conversationId,
-        async heard() {
-          const { stopReason } = await prompted;
-          const end =
-            stopReason === 'end_turn' ? 'completed' : stopReason === 'cancelled' ? 'cancelled' : 'failed';
-          return { text: client.text(conversationId), end };
-        },
-        cancel: () => client.agent.notify(methods.agent.session.cancel, { sessionId: conversationId }),
-      };
-    },
+    'ACP over WebSocket': (words) => begunByAcp('websocket', words),
+    'ACP over HTTP': (words) => begunByAcp('http', words),
     async OpenAI(words) {
       const body = JSON.stringify({ model: agent.id, input: words, stream: true });
       const response = await open('/v1/responses', { method: 'POST', body });
@@ -198,6 +181,29 @@ export async function surfaceClients(world: A2aWorld) {
       };
     },
   };
+
+  async function begunByAcp(transport: Transport, words: string): Promise<Begun> {
+    const client = await acp(transport);
+    const conversationId = await client.open();
+    const prompted = client.prompt(conversationId, words);
+    let runId = '';
+    await until('the prompt is a run', async () => {
+      const { runs } = (await service.api('GET', `/v1/agents/${agent.id}/runs?limit=5`)).body;
+      runId = runs.find((run: Told) => run.conversationId === conversationId)?.id ?? '';
+      return runId !== '';
+    });
+    return {
+      runId,
+      conversationId,
+      async heard() {
+        const { stopReason } = await prompted;
+        const end =
+          stopReason === 'end_turn' ? 'completed' : stopReason === 'cancelled' ? 'cancelled' : 'failed';
+        return { text: client.text(conversationId), end };
+      },
+      cancel: () => client.agent.notify(methods.agent.session.cancel, { sessionId: conversationId }),
+    };
+  }
 
   async function begunByA2a(
     send: (params: object) => Promise<Response>,
@@ -223,7 +229,6 @@ export async function surfaceClients(world: A2aWorld) {
   return {
     begin,
     watch,
-    endOf,
 
     close() {
       for (const client of connections) client.close();
