@@ -199,6 +199,8 @@ export class Bridge {
     const pending = this.#pending.get(keyOf(message.id));
     this.#pending.delete(keyOf(message.id));
     if (pending && message.result) this.#learn(pending.message, message.result);
+    // The client may begin once more, in another way.
+    else if (pending !== undefined && pending.message === this.#initialize) this.#initialize = null;
     this.#tell(message);
   }
 

@@ -54,6 +54,8 @@ export const limits = {
   forkBytes: 32 * 1024 * 1024,
   acpSessionsPerConnection: 100,
   acpCwdChars: 4_096,
+  /** Of the id of a request, and of a session. */
+  acpIdChars: 256,
   /** Connections of the Agent Client Protocol that a key has open at once. */
   acpConnectionsPerKey: 100,
   /** One message of a client, with the files in it. */
@@ -67,6 +69,9 @@ export const limits = {
   /** Connections to an agent's own web server that are open at once, and to those of all agents of this node. */
   webConnectionsPerAgent: 100,
   webConnections: 1_000,
+  /** Without a key, from one address to one agent's public server. */
+  webPublicRequests: 1_200,
+  webPublicWindowSeconds: 60,
   /** Of a head, in either direction. */
   webHeadBytes: 16 * 1024,
   /** For so long the server may leave a request without an answer, and the client one half sent. */

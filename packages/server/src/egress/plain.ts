@@ -6,11 +6,12 @@ import {
 } from 'node:http';
 import type { Socket } from 'node:net';
 import { bracketed, EgressRefused } from '../domain/egress-policy.ts';
+import { headerPairs } from '../domain/hop-by-hop.ts';
 import { limits } from '../domain/limits.ts';
 import { refuseResponse, refuseSocket } from './answers.ts';
 import type { EgressConnection } from './connection.ts';
 import type { RequestHead } from './interceptor.ts';
-import { headerPairs, readPlainRequest, type BodyFrame, type PlainRequest } from './request-head.ts';
+import { readPlainRequest, type BodyFrame, type PlainRequest } from './request-head.ts';
 import { refused } from './session.ts';
 
 /** Forwards one plain HTTP request; the head and the framing of the body are written anew, so nothing is smuggled. */
@@ -135,11 +136,14 @@ function answer(connection: EgressConnection, incoming: IncomingMessage, respons
 const ofThisHop = /^(connection|keep-alive|proxy-.*|transfer-encoding|upgrade|trailer)$/i;
 
 function endToEnd(incoming: IncomingMessage): [string, string][] {
-  return [...headerPairs(incoming).filter(([name]) => !ofThisHop.test(name)), ['Connection', 'close']];
+  return [
+    ...headerPairs(incoming.rawHeaders).filter(([name]) => !ofThisHop.test(name)),
+    ['Connection', 'close'],
+  ];
 }
 
 function responseHead(incoming: IncomingMessage, connectionValue?: 'close'): string {
-  const pairs = connectionValue ? endToEnd(incoming) : headerPairs(incoming);
+  const pairs = connectionValue ? endToEnd(incoming) : headerPairs(incoming.rawHeaders);
   const lines = pairs.map(([name, value]) => `${name}: ${value}\r\n`).join('');
   return `HTTP/1.1 ${incoming.statusCode} ${incoming.statusMessage}\r\n${lines}\r\n`;
 }

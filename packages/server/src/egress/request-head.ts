@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { EgressRefused, type EgressTarget } from '../domain/egress-policy.ts';
 import { readTarget } from '../domain/egress-rules.ts';
-import { hopByHop } from '../domain/hop-by-hop.ts';
+import { headerPairs, hopByHop, listedIn } from '../domain/hop-by-hop.ts';
 import { limits } from '../domain/limits.ts';
 import type { RequestHead } from './interceptor.ts';
 
@@ -17,28 +17,21 @@ export interface PlainRequest {
 
 const bad = (message: string): EgressRefused => new EgressRefused('bad_request', message);
 
-export function headerPairs(message: IncomingMessage): [string, string][] {
-  const { rawHeaders } = message;
-  const pairs: [string, string][] = [];
-  for (let i = 0; i < rawHeaders.length; i += 2) pairs.push([rawHeaders[i]!, rawHeaders[i + 1]!]);
-  return pairs;
-}
-
 /**
  * Reads a request that Node's strict parser let through into the one meaning that is sent on. `tunnel` is the target of
  * the tunnel that it came in; else it must be in absolute form (RFC 9112, section 3.2.2). Throws EgressRefused.
  */
 export function readPlainRequest(message: IncomingMessage, tunnel: EgressTarget | null): PlainRequest {
   checkVersion(message);
-  const pairs = headerPairs(message);
+  const pairs = headerPairs(message.rawHeaders);
   const { target, path } = readPlainTarget(message.url ?? '', message.method ?? '', tunnel);
   checkHost(message, pairs, target);
   const frame = readFrame(message, pairs);
-  const dropped = new Set([...hopByHop, ...listed(pairs, 'connection')]);
+  const dropped = new Set([...hopByHop, ...listedIn(pairs, 'connection')]);
   // The target's own name, spelled in one way, takes the place of what the program wrote.
   const headers = pairs.filter(([name]) => name.toLowerCase() !== 'host' && !dropped.has(name.toLowerCase()));
   const isWebSocket =
-    listed(pairs, 'connection').includes('upgrade') && listed(pairs, 'upgrade').join() === 'websocket';
+    listedIn(pairs, 'connection').includes('upgrade') && listedIn(pairs, 'upgrade').join() === 'websocket';
   return { target, frame, isWebSocket, head: { method: message.method!, path, headers } };
 }
 
@@ -105,7 +98,7 @@ export function readConnectTarget(message: IncomingMessage): EgressTarget {
   checkVersion(message);
   const target = readTarget(message.url ?? '', null);
   if (!target) throw bad('CONNECT names a host and a port, such as registry.example:443.');
-  const pairs = headerPairs(message);
+  const pairs = headerPairs(message.rawHeaders);
   const hosts = pairs.filter(([name]) => name.toLowerCase() === 'host');
   for (const [, value] of hosts) {
     const named = readTarget(value.trim(), target.port);
@@ -122,14 +115,6 @@ export function readConnectTarget(message: IncomingMessage): EgressTarget {
     throw bad('CONNECT has no body.');
   }
   return target;
-}
-
-function listed(pairs: [string, string][], wanted: string): string[] {
-  return pairs
-    .filter(([name]) => name.toLowerCase() === wanted)
-    .flatMap(([, value]) => value.split(','))
-    .map((part) => part.trim().toLowerCase())
-    .filter(Boolean);
 }
 
 function isClean(text: string): boolean {

@@ -10,6 +10,7 @@ import { limits } from '../../src/domain/limits.ts';
 import type { ManifestWeb } from '../../src/domain/manifest.ts';
 import { hostMounts } from '../../src/edges/hosts/mounts.ts';
 import { webMount } from '../../src/edges/web/mount.ts';
+import { createPublicRate } from '../../src/edges/web/public-rate.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
 import { edgeWorld, readReply } from '../support/edge-world.ts';
 import { hostControl } from '../support/host-control.ts';
@@ -22,6 +23,8 @@ let port: number;
 let at: typeof fetch;
 const usual = { answerMs: 120_000, idleMs: 120_000 };
 const times = { ...usual };
+/** Of those who ask without a key. */
+const rate = { quota: 1_000_000, windowSeconds: 60 };
 
 /** The agent's server. It tells what it got, unless a test says what else it does. */
 const server = createServer((request, response) => answer(request, response));
@@ -62,7 +65,10 @@ before(async () => {
   await Promise.all([once(server, 'listening'), once(raw, 'listening')]);
   world = await edgeWorld({
     app: {
-      hostMounts: (edge) => [...hostMounts(edge).filter(({ name }) => name !== 'web'), webMount(edge, times)],
+      hostMounts: (edge) => [
+        ...hostMounts(edge).filter(({ name }) => name !== 'web'),
+        webMount(edge, times, rate),
+      ],
     },
   });
   world.sandboxHost.setControl(hostControl('/'));
@@ -144,6 +150,9 @@ test('paths as sent reach the server byte for byte', async () => {
   assert.match(got, /"url":"\/a\/\/b\/\.\.\/%2e%2e\/%zz\?q=%00"/);
 });
 
+const escaped = (text: string) => text.replaceAll('_', '%5F');
+const coded = (text: string) => Buffer.from(text).toString('base64url');
+
 test('no key of the service ever reaches the server, wherever it stood', async () => {
   const { use, owner } = world.keys;
   const basic = `Basic ${Buffer.from(`x:${owner}`).toString('base64')}`;
@@ -151,15 +160,32 @@ test('no key of the service ever reaches the server, wherever it stood', async (
     { authorization: `Bearer ${use}` },
     { 'x-api-key': use },
     { authorization: `Bearer ${use}`, 'x-api-key': owner, cookie: `k=${owner}`, 'x-any': `a ${owner} b` },
+    {
+      authorization: `Bearer ${use}`,
+      'x-any': escaped(owner),
+      referer: `https://a.example/?k=${coded(owner)}`,
+    },
   ];
+  const held = (text: string) =>
+    [owner, escaped(owner), coded(owner), coded(`x:${owner}`)].some((one) => text.includes(one));
   for (const headers of wheres) {
     const told = JSON.stringify(await toldOf('/', { headers }));
-    assert.ok(told.includes('"url":"/"') && !told.includes('svc_live_'), told);
+    assert.ok(told.includes('"url":"/"') && !told.includes('svc_live_') && !held(told), told);
   }
   await exposes({ public: true });
+  for (const one of [owner, escaped(owner), coded(owner), coded(`x:${owner}`)]) {
+    for (const path of [`/?key=${one}`, `/a/${one}/b`, `/?a=1&${one}=1`]) {
+      const { status, json } = await ask(path);
+      assert.deepEqual([status, (json as { code: string }).code], [400, 'invalid_request'], path);
+    }
+    const head = `GET /?key=${one} HTTP/1.1\r\nHost: HOST\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`;
+    assert.match(await exchange(head), /^HTTP\/1\.1 400 /);
+  }
+  assert.equal((await ask(`/?token=${'A'.repeat(200)}&svc_live_=1&x=%zz`)).status, 200);
   for (const headers of [...wheres, { authorization: basic }]) {
     const told = await toldOf('/', { headers });
-    assert.ok(!JSON.stringify(told).includes('svc_live_'));
+    const text = JSON.stringify(told);
+    assert.ok(!text.includes('svc_live_') && !held(text), text);
     assert.equal(told.headers.authorization, undefined);
   }
   const own = await toldOf('/', { headers: { authorization: 'Bearer of-its-own', 'x-api-key': 'too' } });
@@ -365,6 +391,46 @@ test('so many connections and no more are open at once; the next is 503, and wel
   await Promise.all(open.map((response) => response.text()));
   answer = tell;
   await until('there is room again', async () => (await ask('/', { headers: keyed() })).status === 200);
+});
+
+test('a public server is asked so often a minute from one address, and a key has its own limit', async (t) => {
+  await exposes({ public: true });
+  Object.assign(rate, { quota: 3 });
+  t.after(() => Object.assign(rate, { quota: 1_000_000 }));
+  const statuses: number[] = [];
+  for (let count = 0; count < 4; count += 1) statuses.push((await ask('/')).status);
+  assert.deepEqual(statuses, [200, 200, 200, 429]);
+  const { json, headers } = await ask('/');
+  assert.equal((json as { code: string }).code, 'rate_limited');
+  assert.ok(Number(headers.get('retry-after')) > 0);
+  const head =
+    'GET / HTTP/1.1\r\nHost: HOST\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n';
+  assert.match(await exchange(head), /^HTTP\/1\.1 429 /);
+  await exposes({ public: false });
+  assert.equal((await ask('/', { headers: keyed() })).status, 200);
+});
+
+test('the limit of a public server counts by agent, and by the network of an IPv6 client', () => {
+  let nowMs = 0;
+  const take = createPublicRate({ quota: 2, windowSeconds: 2 }, () => nowMs);
+  const isLetIn = (agentId: string, address: string) => {
+    try {
+      take(agentId, address);
+      return true;
+    } catch (error) {
+      assert.equal((error as { code: string }).code, 'rate_limited');
+      return false;
+    }
+  };
+  assert.deepEqual(
+    ['2001:db8::1', '2001:db8::2', '2001:db8::3', '2001:db8:0:1::1', '192.0.2.1', '192.0.2.2'].map((one) =>
+      isLetIn('a', one),
+    ),
+    [true, true, false, true, true, true],
+  );
+  assert.ok(isLetIn('b', '2001:db8::1'));
+  nowMs = 1_000;
+  assert.deepEqual([isLetIn('a', '2001:db8::3'), isLetIn('a', '2001:db8::4')], [true, false]);
 });
 
 test('a connection ends with the key that opened it', async () => {

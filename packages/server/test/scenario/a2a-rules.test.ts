@@ -102,6 +102,36 @@ test('whatever is sent, the answer is JSON: no body, no JSON, a list, a large bo
   }
 });
 
+test('an error of JSON-RPC has the id of its request wherever that can be read, and one over HTTP of 0.3 the shape of 0.3', async () => {
+  const deep = `${'['.repeat(600)}${']'.repeat(600)}`;
+  for (const [body, code] of [
+    ['{"jsonrpc":"2.0","id":"mine","method":"GetTask","params":{"id":"\\u0000"}}', -32602],
+    ['{"jsonrpc":"2.0","id":"mine","method":"GetTask","params":{"id":"\\ud800"}}', -32602],
+    [`{"jsonrpc":"2.0","id":"mine","method":"GetTask","params":{"id":${deep}}}`, -32602],
+    ['{"jsonrpc":"1.0","id":"mine","method":"GetTask","params":{}}', -32600],
+    ['{"jsonrpc":"2.0","id":"mine"}', -32600],
+  ] as const)
+    for (const version of ['1.0', '0.3']) {
+      const reply = await world.request('POST', '/a2a', { body, headers: { 'a2a-version': version } });
+      assert.deepEqual([reply.body.id, reply.body.error.code], ['mine', code], `${version} ${body}`);
+    }
+  for (const [path, version, isOld] of [
+    ['/a2a/http/v1/tasks/x', '0.3', true],
+    ['/a2a/http/v1/tasks/x', '', true],
+    ['/a2a/http/v1/tasks/x?A2A-Version=0.3', '', true],
+    ['/a2a/http/tasks/x', '1.0', false],
+    ['/a2a/http/v1/tasks/x', '1.0', false],
+    ['/a2a/http/v1/tasks/x', '7.0', false],
+  ] as const) {
+    const reply = await world.request('GET', path, { key: null, headers: { 'a2a-version': version } });
+    assert.equal(reply.status, 401);
+    assert.match(reply.headers.get('www-authenticate')!, /^Bearer/);
+    const { code, message, error } = reply.body;
+    if (isOld) assert.ok(Number.isInteger(code) && message !== '' && error === undefined, reply.text);
+    else assert.equal(error.status, 'UNAUTHENTICATED', reply.text);
+  }
+});
+
 test('versions: by header or query, none is 0.3, a patch number counts for nothing, another is refused', async () => {
   const get = (headers: Record<string, string>, query = '') =>
     world.request('POST', `/a2a${query}`, {

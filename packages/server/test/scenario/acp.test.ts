@@ -229,6 +229,49 @@ test('The HTTP transport answers as its description says, and a connection is fo
   }
 });
 
+test('What comes over HTTP and is no message in UTF-8 is refused with the code of JSON-RPC, and with its id where it can be read.', async () => {
+  const fetch = hostFetch(service.port);
+  const url = `http://${agent.id}.localhost:${service.port}/acp`;
+  const json = { 'content-type': 'application/json' };
+  const initialize = '{"jsonrpc":"2.0","id":"one","method":"initialize","params":{"protocolVersion":1}}';
+  const latin = Buffer.from(initialize.replace('one', 'ön'), 'latin1');
+  const wide = Buffer.from(initialize, 'utf16le');
+  const faults: [Record<string, string>, string | Buffer, number, number, string | null][] = [
+    [json, '', 400, -32700, null],
+    [json, '{"jsonrpc"', 400, -32700, null],
+    [json, `\ufeff${initialize}`, 400, -32700, null],
+    [json, latin, 400, -32700, null],
+    [json, wide, 400, -32700, null],
+    [{ 'content-type': 'application/json; charset=utf-16' }, wide, 415, -32600, null],
+    [{ 'content-type': 'application/json; charset=latin1' }, latin, 415, -32600, null],
+    [{ ...json, 'content-encoding': 'gzip' }, initialize, 415, -32600, null],
+    [json, `[${initialize}]`, 400, -32600, null],
+    [json, '7', 400, -32600, null],
+    [json, '{"jsonrpc":"2.0","id":"one"}', 400, -32600, 'one'],
+    [json, '{"jsonrpc":"2.0","id":"one","method":"session/list","params":{}}', 400, -32600, 'one'],
+    [json, initialize.replace('"2.0"', '2'), 400, -32600, 'one'],
+    [json, initialize.replace('"one"', 'null'), 400, -32600, null],
+    [json, initialize.replace('Version":1', 'Version":"1"'), 400, -32602, 'one'],
+    [json, initialize.replace('Version":1', 'Version":1,"a":"\\u0000"'), 400, -32602, 'one'],
+  ];
+  for (const [headers, body, status, code, id] of faults) {
+    const authorization = `Bearer ${service.key}`;
+    const answer = await fetch(url, { method: 'POST', headers: { authorization, ...headers }, body });
+    const told = (await answer.json()) as { jsonrpc: string; id: unknown; error: { code: number } };
+    assert.deepEqual(
+      [answer.status, told.error.code, told.id, answer.headers.get('acp-connection-id')],
+      [status, code, id, null],
+      `${JSON.stringify(headers)} ${String(body)}`,
+    );
+  }
+  const answer = await fetch(url, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json; charset="UTF-8"' },
+    body: initialize,
+  });
+  assert.equal(answer.status, 200);
+});
+
 test('The answer to an upgrade names the connection, pings are answered, and binary frames, floods and large messages end it.', async () => {
   const open = async () => {
     const socket = new HostSocket(`ws://${agent.id}.localhost:${service.port}/acp`, [
@@ -250,10 +293,6 @@ test('The answer to an upgrade names the connection, pings are answered, and bin
     [(socket) => socket.send(Buffer.from('{}')), 1003],
     [(socket) => socket.send(JSON.stringify({ a: 'x'.repeat(7 * 1024 * 1024) })), 1009],
     [(socket) => Array.from({ length: 1000 }, () => socket.send('{}')), 1008],
-    [
-      (socket) => socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'session/list', params: {} })),
-      1002,
-    ],
   ];
   for (const [act, code] of endings) {
     const socket = await open();

@@ -140,9 +140,11 @@ test('a request without a good key, of a foreign page, or that is no JSON is ref
       },
     });
     const told = (await reply.json()) as { jsonrpc: string; id: unknown; error: { code: number } };
-    assert.deepEqual([told.jsonrpc, told.id], ['2.0', null]);
+    assert.deepEqual([told.jsonrpc, told.id], ['2.0', body.includes('"mine"') ? 'mine' : null]);
     return [reply.status, told.error.code];
   };
+  const call = '{"jsonrpc":"2.0","id":"mine","method":"tools/list","params":{"cursor":"\\u0000"}}';
+  assert.deepEqual(await post({}, call), [400, -32_600]);
   assert.deepEqual(await post({ authorization: 'Bearer nothing' }), [401, -32_000]);
   assert.deepEqual(await post({ authorization: `Bearer ${world.keys.foreign}` }), [404, -32_000]);
   assert.deepEqual(await post({ origin: 'https://evil.example' }), [403, -32_000]);

@@ -37,10 +37,13 @@ export interface RequestOptions {
   origin?: string;
 }
 
-export async function a2aWorld(options: ServiceOptions = {}): Promise<A2aWorld> {
+export async function a2aWorld(
+  options: ServiceOptions = {},
+  files: Record<string, string> = scriptedAgent,
+): Promise<A2aWorld> {
   const service = await startService(options);
   const shop = await workshop(service);
-  const agent = await shop.agent(scriptedAgent, { name: 'Scripted', description: 'Does what it is told.' });
+  const agent = await shop.agent(files, { name: 'Scripted', description: 'Does what it is told.' });
   const originOf = (agentId: string) => `http://${agentId}.localhost:${service.port}`;
   const origin = originOf(agent.id);
   const fetchHost = hostFetch(service.port);

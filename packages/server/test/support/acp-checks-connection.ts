@@ -47,6 +47,31 @@ check('what is no message is -32600 and the connection goes on', async ({ fresh 
   await peer.result('session/list', {});
   peer.wire.leave();
 });
+check('an error has the id of its request, whatever is wrong beside it', async ({ fresh }) => {
+  const peer = await fresh();
+  const { wire } = peer;
+  if (wire.sendText) {
+    const deep = `${'['.repeat(600)}${']'.repeat(600)}`;
+    const faults: [string, number][] = [
+      [
+        '{"jsonrpc":"2.0","id":"nul","method":"session/new","params":{"cwd":"/\\u0000","mcpServers":[]}}',
+        -32602,
+      ],
+      ['{"jsonrpc":"2.0","id":"half","method":"session/list","params":{"cwd":"/\\ud800"}}', -32602],
+      [`{"jsonrpc":"2.0","id":"deep","method":"session/list","params":{"cwd":${deep}}}`, -32600],
+      ['{"jsonrpc":"1.0","id":"old","method":"session/list","params":{}}', -32600],
+    ];
+    for (const [line, code] of faults) {
+      wire.sendText(line);
+      const { id } = JSON.parse(line) as { id: string };
+      assert.equal((await peer.answerTo(id)).error.code, code, line);
+    }
+    wire.sendText(`{"jsonrpc":"2.0","id":"${'x'.repeat(300)}","method":"session/list","params":{}}`);
+    assert.equal((await peer.answerTo(null)).error.code, -32600);
+  }
+  await peer.result('session/list', {});
+  wire.leave();
+});
 check('a batch is refused as one', async ({ fresh }) => {
   const peer = await fresh();
   if (peer.wire.sendText) {
@@ -100,6 +125,31 @@ check('initialize gives version 1 for 1, with name and version of the agent', as
 check('a version from the future gets ours, not an echo', async ({ wire }) => {
   const peer = new Peer(await wire());
   assert.equal((await peer.initialize({}, 65535)).protocolVersion, 1);
+  peer.wire.leave();
+});
+check(
+  'what comes before initialize is told to wait, and a failed initialize may be followed by a good one',
+  async ({ wire }) => {
+    const peer = new Peer(await wire());
+    if (peer.wire.sendText) {
+      peer.notify('session/cancel', { sessionId: 'none' });
+      assert.equal((await peer.error('session/new', place)).code, -32600);
+      assert.equal((await peer.error('initialize', { protocolVersion: 'one' })).code, -32602);
+      assert.equal((await peer.error('initialize', {})).code, -32602);
+      assert.equal((await peer.error('session/list', {})).code, -32600);
+    }
+    assert.equal((await peer.initialize()).protocolVersion, 1);
+    if (peer.wire.sendText)
+      assert.equal((await peer.error('initialize', { protocolVersion: 1 })).code, -32600);
+    await peer.result('session/list', {});
+    peer.wire.leave();
+  },
+);
+check('what a client says of itself in a wrong form is read as not said', async ({ wire }) => {
+  const peer = new Peer(await wire());
+  const params = { protocolVersion: 1, clientInfo: { name: 7 }, clientCapabilities: 'all', _meta: [] };
+  assert.equal((await peer.result('initialize', params)).protocolVersion, 1);
+  await peer.result('session/list', {});
   peer.wire.leave();
 });
 check('there is no way to authenticate but the key of the connection', async ({ fresh }) => {

@@ -84,6 +84,15 @@ export async function legacyCard(card: AgentCard): Promise<Record<string, unknow
   const source = { getAuthenticatedExtendedAgentCard: async () => card } as unknown as A2ARequestHandler;
   const handler = new LegacyRestTransportHandler(source);
   const legacy = await handler.getAuthenticatedExtendedAgentCard(new ServerCallContext());
-  const { supportedInterfaces, securityRequirements } = AgentCard.toJSON(card) as Record<string, unknown>;
-  return { ...legacy, supportedInterfaces, securityRequirements };
+  const { supportedInterfaces, securityRequirements, capabilities } = AgentCard.toJSON(card) as Record<
+    string,
+    unknown
+  >;
+  // What 1.0 calls otherwise, such as the extended card, is declared by both names.
+  return {
+    ...legacy,
+    capabilities: { ...legacy.capabilities, ...(capabilities as object) },
+    supportedInterfaces,
+    securityRequirements,
+  };
 }

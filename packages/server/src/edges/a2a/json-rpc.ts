@@ -17,6 +17,7 @@ import {
 import { A2A_ERROR_CODE } from '@a2a-js/sdk/errors';
 import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
+import { answerId, rpcId } from '../http/json-rpc-id.ts';
 import { statusOf } from '../http/status.ts';
 import type { HostCall, HostMount } from '../hosts/host-edge.ts';
 import { failureOf, rpcErrorOf } from './errors.ts';
@@ -61,8 +62,11 @@ async function handle(call: HostCall): Promise<Response> {
       throw new DomainError('method_not_allowed', 'JSON-RPC is sent by POST.');
     }
     const request = readRequest(
-      await call.json({ maxBytes: limits.a2aBodyBytes, mediaTypes: ['application/a2a+json'] }),
-      (given) => (id = given),
+      await call.json({
+        maxBytes: limits.a2aBodyBytes,
+        mediaTypes: ['application/a2a+json'],
+        onRead: (body) => (id = answerId(body)),
+      }),
     );
     const version = versionOf(call.header('a2a-version'), call.query);
     return version === '0.3' ? await legacyRpc(call, request) : await dispatch(call, request);
@@ -72,17 +76,17 @@ async function handle(call: HostCall): Promise<Response> {
 }
 
 /** JSON-RPC 2.0, section 4. */
-function readRequest(body: unknown, onId: (id: RpcRequest['id']) => void): RpcRequest {
+function readRequest(body: unknown): RpcRequest {
   if (!isRecord(body))
     throw rpcError(A2A_ERROR_CODE.INVALID_REQUEST, 'A request is one JSON object; batches are not taken.');
-  const { jsonrpc, id = null, method, params } = body;
-  const isId = id === null || typeof id === 'string' || Number.isInteger(id);
-  if (isId) onId(id as RpcRequest['id']);
+  const { jsonrpc, method, params } = body;
+  const id = rpcId(body['id'] ?? null);
   if (jsonrpc !== '2.0') throw rpcError(A2A_ERROR_CODE.INVALID_REQUEST, 'jsonrpc must be "2.0".');
-  if (!isId) throw rpcError(A2A_ERROR_CODE.INVALID_REQUEST, 'id must be a text or a whole number.');
+  if (id === undefined)
+    throw rpcError(A2A_ERROR_CODE.INVALID_REQUEST, 'id must be a text or a whole number.');
   if (typeof method !== 'string' || method === '')
     throw rpcError(A2A_ERROR_CODE.INVALID_REQUEST, 'method must be a text.');
-  return { id: id as RpcRequest['id'], method, params };
+  return { id, method, params };
 }
 
 const checkedSend = (params: unknown): SendMessageRequest => {

@@ -56,12 +56,16 @@ function decode(segment: string): string {
   }
 }
 
+/** An error as 0.3 has it. */
+export const legacyErrorBody = (error: unknown, requestId: string): unknown =>
+  toLegacyHTTPError(legacyError(error, requestId));
+
 export function legacyRestFailure(call: HostCall, error: unknown): Response {
   const failure = failureOf(error, call.requestId);
   if (failure.cause !== undefined)
     call.log.error('request failed', { requestId: call.requestId, cause: failure.cause });
   if (failure.retryAfterSeconds !== undefined) call.head['Retry-After'] = String(failure.retryAfterSeconds);
-  return answer(call, failure.httpStatus, toLegacyHTTPError(legacyError(error, call.requestId)));
+  return answer(call, failure.httpStatus, legacyErrorBody(error, call.requestId));
 }
 
 function answer(call: HostCall, status: number, body: unknown): Response {
@@ -80,7 +84,7 @@ function stream({ call, handler, stop }: Match, items: AsyncGenerator<unknown>):
     for await (const item of items) yield { seq: handler.seq, data: wrapped(item as Json) };
   }
   const told = (error: unknown) =>
-    `event: error\ndata: ${JSON.stringify(toLegacyHTTPError(legacyError(error, call.requestId)))}\n\n`;
+    `event: error\ndata: ${JSON.stringify(legacyErrorBody(error, call.requestId))}\n\n`;
   return streamAnswer(call, framed(), () => stop.abort(), told);
 }
 

@@ -16,7 +16,7 @@ import { checkGetTask, checkListTasks, checkPushConfig, checkSend } from './guar
 import { TaskHandler } from './handler.ts';
 import { listTasksJson } from './list-json.ts';
 import { isRestPath, REST_PATH } from './paths.ts';
-import { legacyRest, legacyRestFailure } from './rest-0.3.ts';
+import { legacyErrorBody, legacyRest, legacyRestFailure } from './rest-0.3.ts';
 import { streamAnswer } from './sse.ts';
 import { versionOf } from './versions.ts';
 
@@ -44,8 +44,21 @@ export function restMount(): HostMount {
     name: 'a2a-http',
     owns: isRestPath,
     handle,
-    refuse: (error, requestId) => ({ body: restErrorOf(failureOf(error, requestId)) }),
+    refuse: (error, requestId, { path, query, header }) => ({
+      body: isLegacyRequest(path, query, header('a2a-version'))
+        ? legacyErrorBody(error, requestId)
+        : restErrorOf(failureOf(error, requestId)),
+    }),
   };
+}
+
+/** Which form the errors of a request have that nothing but its head is known of. */
+function isLegacyRequest(path: string, query: string, version: string | undefined): boolean {
+  try {
+    return path.startsWith(`${REST_PATH}/v1/`) && versionOf(version, query) === '0.3';
+  } catch {
+    return false;
+  }
 }
 
 async function handle(call: HostCall): Promise<Response> {

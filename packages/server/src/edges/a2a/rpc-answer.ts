@@ -1,9 +1,10 @@
 import { JsonRpcTransportError } from '@a2a-js/sdk/errors';
+import type { RpcId } from '../http/json-rpc-id.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
 import { failureOf, rpcErrorOf } from './errors.ts';
 
 export interface RpcRequest {
-  id: string | number | null;
+  id: RpcId;
   method: string;
   params: unknown;
 }

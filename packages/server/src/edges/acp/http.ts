@@ -1,8 +1,11 @@
+import { isUtf8 } from 'node:buffer';
 import type { AcpServer, AgentFactory } from '@agentclientprotocol/sdk/experimental/server';
 import { limits } from '../../domain/limits.ts';
-import { isTooDeep } from '../http/text.ts';
+import type { RpcId } from '../http/json-rpc-id.ts';
+import { requireJson } from '../http/body.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
 import type { Connections, OpenConnection } from './connections.ts';
+import { isRefusal, readMessage, refusal, type Incoming, type Refusal } from './incoming.ts';
 
 const ID_HEADER = 'acp-connection-id';
 
@@ -19,26 +22,26 @@ export async function handleHttp(
   const { method, caller, agent } = call;
   if (method !== 'GET' && method !== 'POST' && method !== 'DELETE') {
     call.head['Allow'] = 'GET, POST, DELETE';
-    return refusal(405, 'This path takes GET, POST and DELETE only.');
+    return refused(405, refusal('request', 'This path takes GET, POST and DELETE only.'));
   }
   if (method === 'GET' && call.header('upgrade') !== undefined)
-    return refusal(426, 'Send the upgrade to a WebSocket with its key and version.');
-  const id = call.header(ID_HEADER);
-  const body = method === 'POST' ? await call.bytes(limits.acpMessageBytes) : null;
-  if (body && isTooDeep(body.toString('utf8')))
-    return refusal(400, `The message is nested deeper than ${limits.jsonDepth} levels.`);
-  if (body && !hasUsableId(body)) return refusal(400, 'id: must be a string, a whole number or null');
+    return refused(426, refusal('request', 'Send the upgrade to a WebSocket with its key and version.'));
+  const sent = method === 'POST' ? await readSent(call) : null;
+  if (sent && isRefusal(sent.read)) return refused(400, sent.read);
+  const id = sent?.read.id ?? null;
   // The connection's own signal ends a request that waits; the client is told nothing any more then.
   const request = new Request(call.request.url, {
     method,
     headers: call.request.headers,
-    body: body as Buffer<ArrayBuffer> | null,
+    body: sent?.body ?? null,
     signal: call.gone(),
   });
-  if (id === undefined) return begin(call, request, acp, connections, createAgent);
-  const connection = connections.find(id, caller.keyId, agent.id);
-  if (!connection) return refusal(404, 'Unknown Acp-Connection-Id');
-  const response = await asJson(await acp.handleRequest(request));
+  const connectionId = call.header(ID_HEADER);
+  if (connectionId === undefined)
+    return asJson(await begin(call, request, acp, connections, createAgent), id);
+  const connection = connections.find(connectionId, caller.keyId, agent.id);
+  if (!connection) return refused(404, refusal('request', 'Unknown Acp-Connection-Id', id));
+  const response = await asJson(await acp.handleRequest(request), id);
   if (method === 'GET' && response.status === 200) {
     connection.streams += 1;
     call.gone().addEventListener('abort', () => {
@@ -49,17 +52,12 @@ export async function handleHttp(
   return response;
 }
 
-/** JSON-RPC 2.0, section 4. What is no JSON, or no request, is told by the SDK. */
-function hasUsableId(body: Buffer): boolean {
-  let message: unknown;
-  try {
-    message = JSON.parse(body.toString('utf8'));
-  } catch {
-    return true;
-  }
-  if (typeof message !== 'object' || message === null || !('id' in message)) return true;
-  const { id } = message;
-  return id === null || typeof id === 'string' || Number.isSafeInteger(id);
+/** The message of a request, as it came and as it was understood. */
+async function readSent(call: HostCall): Promise<{ body: Buffer<ArrayBuffer>; read: Incoming | Refusal }> {
+  requireJson(call.header('content-type'), call.header('content-encoding'), []);
+  const body = (await call.bytes(limits.acpMessageBytes)) as Buffer<ArrayBuffer>;
+  if (!isUtf8(body)) return { body, read: refusal('parse', 'The body is not valid UTF-8.') };
+  return { body, read: readMessage(body.toString('utf8')) };
 }
 
 /** Only `initialize` needs no connection: it makes one. */
@@ -75,15 +73,15 @@ async function begin(
   const id = response.headers.get(ID_HEADER);
   if (id === null) connections.remove(connection);
   else connections.name(connection, id);
-  return asJson(response);
+  return response;
 }
 
-/** The SDK refuses in plain text; here every error is JSON. */
-async function asJson(response: Response): Promise<Response> {
+/** The SDK refuses in plain text; here every error is JSON, and says which request it is about. */
+async function asJson(response: Response, id: RpcId): Promise<Response> {
   if (response.status < 400 || response.headers.get('content-type')?.includes('json')) return response;
-  return refusal(response.status, await response.text());
+  return refused(response.status, refusal('request', await response.text(), id));
 }
 
-export function refusal(status: number, message: string): Response {
-  return Response.json({ jsonrpc: '2.0', id: null, error: { code: -32600, message } }, { status });
+function refused(status: number, answer: Refusal): Response {
+  return Response.json(answer, { status });
 }

@@ -23,7 +23,7 @@ export function acpMount(): HostMount {
     maxBufferedBytes: limits.acpUnreadBytes,
     maxOutputStallMs: limits.acpIdleMs,
     maxBufferedSessionStreams: limits.acpSessionsPerConnection,
-    maxIdLength: 256,
+    maxIdLength: limits.acpIdChars,
   });
   const ids = new WeakMap<IncomingMessage, string>();
   const sockets = createSockets((request) => ids.get(request));

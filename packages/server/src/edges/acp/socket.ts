@@ -3,7 +3,7 @@ import type { PreparedWebSocketUpgrade } from '@agentclientprotocol/sdk/experime
 import type { WebSocket } from 'ws';
 import { WebSocketServer } from 'ws';
 import { limits } from '../../domain/limits.ts';
-import { isTooDeep } from '../http/text.ts';
+import { isRefusal, readMessage, refusal, type Refusal } from './incoming.ts';
 
 const PING_MS = 15_000;
 /** Messages and bytes a second that a client may send, in bursts of as many. */
@@ -11,9 +11,6 @@ const MESSAGES_A_SECOND = 200;
 const BYTES_A_SECOND = 8 * 1024 * 1024;
 /** RFC 6455, section 7.4.1: what was sent is not taken here, or too much of it. */
 const closeCodes = { unsupported: 1003, policy: 1008 } as const;
-
-const message = `The message is nested deeper than ${limits.jsonDepth} levels.`;
-const tooDeep = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32600, message } });
 
 /** Accepts WebSockets; the answer to the upgrade names the connection. */
 export function createSockets(nameOf: (request: IncomingMessage) => string | undefined): WebSocketServer {
@@ -53,6 +50,23 @@ export function guarded(socket: WebSocket): SdkSocket {
   socket.on('error', () => {});
   socket.once('close', () => clearInterval(ping));
 
+  let isInitialized = false;
+  /** The answer to what does not reach the SDK; null: there is none. */
+  const refused = (text: string): Refusal | 'pass' | null => {
+    const read = readMessage(text);
+    if (isRefusal(read)) return read;
+    if (read.kind === 'initialize') isInitialized = true;
+    if (isInitialized) return 'pass';
+    // The SDK would end a connection that begins with something else.
+    return read.kind === 'request' ? refusal('request', 'Send "initialize" first.', read.id) : null;
+  };
+  /** Of a client that reads nothing, not even refusals are kept for ever. */
+  const send = (text: string): void => {
+    if (socket.bufferedAmount > limits.acpUnreadBytes)
+      socket.close(closeCodes.policy, 'read what you are sent');
+    else socket.send(text, () => {});
+  };
+
   return {
     get readyState() {
       return socket.readyState;
@@ -70,8 +84,9 @@ export function guarded(socket: WebSocket): SdkSocket {
         if (isBinary) return socket.close(closeCodes.unsupported, 'send text frames');
         if (!mayTake(data.length)) return socket.close(closeCodes.policy, 'too fast');
         const text = data.toString('utf8');
-        if (isTooDeep(text)) socket.send(tooDeep);
-        else listener(text);
+        const answer = refused(text);
+        if (answer === 'pass') listener(text);
+        else if (answer !== null) send(JSON.stringify(answer));
       });
     },
     // The SDK lets go of a socket only when it is closed.

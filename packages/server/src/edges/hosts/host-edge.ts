@@ -28,7 +28,7 @@ export interface HostMount {
   /** Takes a connection over (WebSocket). Absent: a request to upgrade is answered as if it asked for none. */
   upgrade?: HostUpgrade;
   /** The errors of this protocol's own form; absent: the service's. The status follows the code unless it is given. */
-  refuse?(error: DomainError, requestId: string): Refusal | undefined;
+  refuse?(error: DomainError, requestId: string, asked: Asked): Refusal | undefined;
   /** Whether it answers cross-origin requests itself: the edge adds no CORS fields and answers no preflight. */
   ownCors?(agent: Agent | null): boolean | Promise<boolean>;
 }
@@ -42,6 +42,13 @@ export interface HostUpgrade {
   handlePublic?(call: PublicUpgradeCall): Promise<void>;
   /** Ends its connections: the service is draining. */
   close(): void;
+}
+
+/** Of a request that was refused: where it went, for protocols that have one form of errors here and another there. */
+export interface Asked {
+  path: string;
+  query: string;
+  header(lowerName: string): string | undefined;
 }
 
 /** `body` becomes JSON. */
@@ -116,4 +123,6 @@ export interface BodyOptions {
   maxBytes?: number;
   /** Besides `application/json`, e.g. `application/a2a+json`. */
   mediaTypes?: readonly string[];
+  /** Sees the body as soon as it is JSON, before it is looked into: an error can then name the request. */
+  onRead?: (body: unknown) => void;
 }

@@ -36,7 +36,7 @@ export function lazyMount({ name, owns, upgrades, mayBePublic, load }: LazyMount
     owns,
     prepare,
     handle: (call) => ready().handle(call),
-    refuse: (error, requestId) => loaded?.refuse?.(error, requestId),
+    refuse: (error, requestId, asked) => loaded?.refuse?.(error, requestId, asked),
   };
   if (mayBePublic) {
     mount.isPublic = (method, path, agent) => ready().isPublic?.(method, path, agent) ?? false;

@@ -45,7 +45,9 @@ export async function serveHost(
     response = await answer(c, { label, path, mount: prepared?.mount, head, requestId, edge, trace });
   } catch (error) {
     failure = presentable(error, requestId);
-    response = refuse(prepared?.mount, failure, head, requestId);
+    const asked = { path, query: queryText(c.req.url), header: (name: string) => header(c, name) };
+    const refusal = prepared?.mount.refuse?.(failure, requestId, asked);
+    response = refusal ? errorResponseAs(failure, head, refusal) : errorResponse(failure, head);
   }
   const ms = performance.now() - startedAt;
   const isSent = response === RESPONSE_ALREADY_SENT;
@@ -135,7 +137,7 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
     request: c.req.raw,
     head,
     node: incoming && outgoing ? { incoming, outgoing } : null,
-    json: ({ maxBytes, mediaTypes } = {}) => readJsonBody(c, maxBytes, mediaTypes),
+    json: ({ maxBytes, mediaTypes, onRead } = {}) => readJsonBody(c, maxBytes, mediaTypes, onRead),
     bytes: (maxBytes = limits.bodyBytes) => readBody(c, maxBytes),
     adopt: (response) => adopt(response, head),
     gone() {
@@ -163,12 +165,6 @@ function adopt(response: Response, head: Head): Response {
   const headers = new Headers(response.headers);
   for (const [name, value] of Object.entries(head)) if (!headers.has(name)) headers.set(name, value);
   return new Response(response.body, { status: response.status, headers });
-}
-
-/** The error in the form of the protocol that was spoken to. */
-function refuse(mount: HostMount | undefined, failure: DomainError, head: Head, requestId: string): Response {
-  const refusal = mount?.refuse?.(failure, requestId);
-  return refusal ? errorResponseAs(failure, head, refusal) : errorResponse(failure, head);
 }
 
 /** As it was sent: what a URL parser makes of dots and escapes would not be what a mount's own server is to see. */

@@ -45,7 +45,8 @@ export function hostUpgrades(
         const failure = presentable(error, requestId);
         if (failure.code === 'internal')
           edge.log.error('request failed', { requestId, cause: failure.cause ?? failure });
-        const refusal = mount.refuse?.(failure, requestId);
+        const query = queryText(request.url ?? '');
+        const refusal = mount.refuse?.(failure, requestId, { path, query, header: headerOf(request) });
         const answer = refusal ? errorResponseAs(failure, head, refusal) : errorResponse(failure, head);
         await answerSocket(socket, answer);
       }
@@ -68,10 +69,7 @@ export function hostUpgrades(
       requestId,
       services: edge.services,
       log: edge.log,
-      header: (lowerName) => {
-        const value = request.headers[lowerName];
-        return Array.isArray(value) ? value.join(', ') : value;
-      },
+      header: headerOf(request),
       head,
       request,
       socket,
@@ -105,6 +103,13 @@ interface Opened {
   path: string;
   requestId: string;
   head: Record<string, string>;
+}
+
+function headerOf(request: IncomingMessage): (lowerName: string) => string | undefined {
+  return (lowerName) => {
+    const value = request.headers[lowerName];
+    return Array.isArray(value) ? value.join(', ') : value;
+  };
 }
 
 function pathOf(request: IncomingMessage): string {

@@ -12,17 +12,18 @@ const bodyTimeoutMs = 30_000;
 
 /**
  * The JSON body of a request (RFC 8259). No body at all reads as `{}`, so that what is missing is told by name.
- * Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`, `invalid_request`.
+ * `onRead` sees it before it is looked into, so that an error can name the request. Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`, `invalid_request`.
  */
 export async function readJsonBody(
   c: Context<Env>,
   maxBytes: number = limits.bodyBytes,
   mediaTypes: readonly string[] = [],
+  onRead: (body: unknown) => void = () => undefined,
 ): Promise<unknown> {
   if (!hasBody(c)) return {};
   requireJson(header(c, 'content-type'), header(c, 'content-encoding'), mediaTypes);
   const bytes = await readBody(c, maxBytes);
-  return bytes.length === 0 ? {} : parse(bytes);
+  return bytes.length === 0 ? {} : parse(bytes, onRead);
 }
 
 /** The whole body. Throws `body_too_large`, without reading the rest, and `invalid_request` when it does not come. */
@@ -41,7 +42,8 @@ function hasBody(c: Context<Env>): boolean {
   return header(c, 'transfer-encoding') !== undefined;
 }
 
-function requireJson(
+/** Throws `unsupported_media_type` for what is not JSON in UTF-8, or is compressed. */
+export function requireJson(
   contentType: string | undefined,
   contentEncoding: string | undefined,
   mediaTypes: readonly string[],
@@ -58,11 +60,9 @@ function requireJson(
   );
 }
 
-function parse(bytes: Buffer): unknown {
+function parse(bytes: Buffer, onRead: (body: unknown) => void): unknown {
   if (!isUtf8(bytes)) throw new DomainError('invalid_json', 'The body is not valid UTF-8.');
   const text = bytes.toString('utf8');
-  if (isTooDeep(text))
-    throw new DomainError('invalid_request', `The body is nested deeper than ${limits.jsonDepth} levels.`);
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -70,6 +70,9 @@ function parse(bytes: Buffer): unknown {
     // The parser's own message quotes the body, which may hold a secret.
     throw new DomainError('invalid_json', 'The body is not valid JSON.');
   }
+  onRead(value);
+  if (isTooDeep(text))
+    throw new DomainError('invalid_request', `The body is nested deeper than ${limits.jsonDepth} levels.`);
   // Raw UTF-8 cannot hold a lone surrogate, nor a JSON string a raw NUL: both come by an escape only.
   const path = text.includes('\\u') ? badCharacter(value) : null;
   if (path === null) return value;

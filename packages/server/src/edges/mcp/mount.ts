@@ -1,6 +1,8 @@
 import { createMcpHandler, McpServer } from '@modelcontextprotocol/server';
 import { DomainError } from '../../domain/errors.ts';
 import type { Log } from '../../domain/log.ts';
+import { errorResponseAs } from '../http/errors.ts';
+import { answerId, type RpcId } from '../http/json-rpc-id.ts';
 import { allowsOrigin } from '../hosts/cors.ts';
 import type { HostCall, HostMount, Refusal } from '../hosts/host-edge.ts';
 import { registerTools } from './tools.ts';
@@ -35,7 +37,7 @@ export function mcpMount(log: Log): HostMount {
   return {
     name: 'mcp',
     owns: (path) => path === '/mcp' || path === '/mcp/',
-    refuse,
+    refuse: (error) => refusal(error, null),
     async handle(call) {
       checkOrigin(call);
       const request = new Request(call.origin + call.path, {
@@ -50,7 +52,15 @@ export function mcpMount(log: Log): HostMount {
         scopes: [call.caller.scope],
         extra: { call },
       };
-      const body = call.method === 'POST' ? { parsedBody: await call.json() } : {};
+      let id: RpcId = null;
+      const onRead = (body: unknown) => (id = answerId(body));
+      let body = {};
+      try {
+        if (call.method === 'POST') body = { parsedBody: await call.json({ onRead }) };
+      } catch (error) {
+        if (!(error instanceof DomainError)) throw error;
+        return errorResponseAs(error, call.head, refusal(error, id));
+      }
       return call.adopt(await handler.fetch(request, { authInfo, ...body }));
     },
   };
@@ -69,11 +79,11 @@ function checkOrigin(call: HostCall): void {
   );
 }
 
-/** JSON-RPC 2.0, section 5.1: what comes before the request was understood has no id. */
-function refuse(error: DomainError): Refusal {
+/** JSON-RPC 2.0, section 5: what comes before the request could be read has no id. */
+function refusal(error: DomainError, id: RpcId): Refusal {
   const data = { code: error.code, ...(error.details && { details: error.details }) };
   return {
-    body: { jsonrpc: '2.0', id: null, error: { code: rpcCode(error), message: error.message, data } },
+    body: { jsonrpc: '2.0', id, error: { code: rpcCode(error), message: error.message, data } },
   };
 }
 

@@ -1,9 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { holdsKeyValue } from '../../domain/api-key-value.ts';
 import { invalid } from '../../domain/errors.ts';
-import { hopByHop } from '../../domain/hop-by-hop.ts';
-
-export type Fields = [name: string, value: string][];
+import { headerPairs, hopByHop, listedIn, type Fields } from '../../domain/hop-by-hop.ts';
 
 /** Of a request also its host, which is said anew. */
 const ofThisHop = new Set([...hopByHop, 'host']);
@@ -32,8 +30,8 @@ export interface Told {
 
 /** The fields of a request for the agent's server: no key of the service is among them, wherever it stood. */
 export function requestFields(request: IncomingMessage, told: Told): Fields {
-  const given = pairsOf(request);
-  const dropped = listed(given, 'connection');
+  const given = headerPairs(request.rawHeaders);
+  const dropped = new Set(listedIn(given, 'connection'));
   const { host, protocol } = new URL(told.origin);
   const fields: Fields = [['Host', request.headers.host ?? host]];
   for (const [name, value] of given) {
@@ -43,7 +41,7 @@ export function requestFields(request: IncomingMessage, told: Told): Fields {
     if (lower === 'sec-websocket-protocol') {
       const kept = value.split(',').filter((one) => !keyProtocol.test(one.trim()));
       if (kept.length > 0) fields.push([name, kept.join(',').trim()]);
-    } else if (!holdsKey(lower, value)) fields.push([name, value]);
+    } else if (!holdsKey(value)) fields.push([name, value]);
   }
   fields.push(
     ['X-Forwarded-For', told.clientAddress],
@@ -56,7 +54,7 @@ export function requestFields(request: IncomingMessage, told: Told): Fields {
 
 /** How the body is framed, anew. Where two readers could see two lengths there is none (RFC 9112, section 6.3). */
 export function framing(request: IncomingMessage): Fields {
-  const given = pairsOf(request);
+  const given = headerPairs(request.rawHeaders);
   const codings = given.filter(([name]) => name.toLowerCase() === 'transfer-encoding');
   const lengths = given.filter(([name]) => name.toLowerCase() === 'content-length');
   if (codings.length > 0) {
@@ -74,8 +72,8 @@ const ofAnswersHop = new Set([...hopByHop].filter((name) => name !== 'content-le
 
 /** The fields of the server's answer for the client. `own` wins, and is what the service itself has to say. */
 export function answerFields(answer: IncomingMessage, own: Record<string, string>, isKeyed: boolean): Fields {
-  const given = pairsOf(answer);
-  const dropped = listed(given, 'connection');
+  const given = headerPairs(answer.rawHeaders);
+  const dropped = new Set(listedIn(given, 'connection'));
   const fields: Fields = [];
   for (const [name, value] of given) {
     const lower = name.toLowerCase();
@@ -99,22 +97,23 @@ export function ownFields(head: Record<string, string>): Record<string, string> 
   );
 }
 
-export function pairsOf(message: IncomingMessage): Fields {
-  const { rawHeaders } = message;
-  const pairs: Fields = [];
-  for (let at = 0; at < rawHeaders.length; at += 2) pairs.push([rawHeaders[at]!, rawHeaders[at + 1]!]);
-  return pairs;
+/** In a value of a field, in a path or a query; as it is, with escapes, or in base64 as Basic authentication has it. */
+export function holdsKey(text: string): boolean {
+  if (holdsKeyValue(text) || holdsKeyValue(unescaped(text))) return true;
+  const runs = unescaped(text).match(BASE64_RUN) ?? [];
+  // What stands before it, such as a folder of a path, is of the alphabet too.
+  return runs.some((run) => [0, 1, 2, 3].some((at) => holdsKeyValue(decoded(run.slice(at)))));
 }
 
-function listed(pairs: Fields, wanted: string): Set<string> {
-  const names = pairs
-    .filter(([name]) => name.toLowerCase() === wanted)
-    .flatMap(([, value]) => value.split(','));
-  return new Set(names.map((name) => name.trim().toLowerCase()));
-}
+const decoded = (run: string): string => Buffer.from(run, 'base64').toString('latin1');
 
-function holdsKey(lowerName: string, value: string): boolean {
-  if (holdsKeyValue(value)) return true;
-  const basic = lowerName === 'authorization' ? /^basic\s+(\S+)$/i.exec(value) : null;
-  return basic !== null && holdsKeyValue(Buffer.from(basic[1]!, 'base64').toString('latin1'));
+/** Node reads both alphabets of RFC 4648. A key of so few characters is none. */
+const BASE64_RUN = /[A-Za-z0-9+/_-]{36,}/g;
+
+/** Escapes that are none stay as they are. */
+function unescaped(text: string): string {
+  if (!text.includes('%')) return text;
+  return text.replaceAll(/%([0-9a-f]{2})/gi, (_, hex: string) =>
+    String.fromCharCode(Number.parseInt(hex, 16)),
+  );
 }

@@ -3,15 +3,12 @@ import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { DomainError } from '../../domain/errors.ts';
+import type { Fields } from '../../domain/hop-by-hop.ts';
 import type { Head } from '../http/answer.ts';
 import { answerFields, framing, ownFields, requestFields } from './fields.ts';
-import type { Fields, Told } from './fields.ts';
+import type { Told } from './fields.ts';
+import { noHttp, tooLate, type WebTimes } from './failures.ts';
 import { Silence } from './silence.ts';
-
-export interface WebTimes {
-  answerMs: number;
-  idleMs: number;
-}
 
 export interface Forwarded {
   request: IncomingMessage;
@@ -90,12 +87,7 @@ function answered(given: Forwarded, sent: ClientRequest, connection: Duplex): Pr
       reject(error);
     };
     const silence = new Silence(times.answerMs, () => {
-      refuse(
-        new DomainError(
-          'gateway_timeout',
-          `The agent's web server gave no answer within ${times.answerMs / 1000} s.`,
-        ),
-      );
+      refuse(tooLate(times));
       connection.destroy();
     });
     request.on('data', silence.heard);
@@ -111,12 +103,6 @@ function answered(given: Forwarded, sent: ClientRequest, connection: Duplex): Pr
     // One that is answered before it has come whole goes on to be read: the server may take it or leave it.
     request.pipe(sent);
     request.once('aborted', () => connection.destroy());
-  });
-}
-
-function noHttp(cause?: unknown): DomainError {
-  return new DomainError('bad_gateway', "The agent's web server gave no answer that could be read.", {
-    cause,
   });
 }
 

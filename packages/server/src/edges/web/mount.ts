@@ -1,14 +1,18 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { DomainError, notFound } from '../../domain/errors.ts';
+import { DomainError, invalid, notFound } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Caller } from '../../services/api.ts';
+import type { RateLimit } from '../../services/gcra.ts';
 import type { Head } from '../http/answer.ts';
 import type { Edge } from '../http/edge.ts';
 import type { HostCall, HostMount, PublicCall, PublicUpgradeCall, UpgradeCall } from '../hosts/host-edge.ts';
-import type { Forwarded, WebTimes } from './forward.ts';
+import type { WebTimes } from './failures.ts';
+import { holdsKey } from './fields.ts';
+import type { Forwarded } from './forward.ts';
 import { forward } from './forward.ts';
+import { createPublicRate, publicLimit } from './public-rate.ts';
 import { tunnel } from './tunnel.ts';
 
 /**
@@ -18,9 +22,11 @@ import { tunnel } from './tunnel.ts';
 export function webMount(
   edge: Edge,
   times: WebTimes = { answerMs: limits.webAnswerMs, idleMs: limits.webIdleMs },
+  limit: RateLimit = publicLimit,
 ): HostMount {
   const { services } = edge;
   const tunnels = new Set<Duplex>();
+  const takePublic = createPublicRate(limit);
   const isOpen = async (agentId: string | undefined) =>
     agentId !== undefined && (await services.agentWeb.of(agentId))?.public === true;
 
@@ -31,6 +37,9 @@ export function webMount(
       requestId: call.requestId,
       isKeyed: 'caller' in call,
     };
+    // What stands in it would be in the logs of the agent's server for good.
+    if (holdsKey(call.path) || holdsKey(call.query))
+      throw invalid('url', 'must not hold a key of the service; send it in the Authorization header');
     const target = call.query === '' ? call.path : `${call.path}?${call.query}`;
     return { request, target, told, head, times, maxHeadBytes: limits.webHeadBytes };
   }
@@ -38,6 +47,7 @@ export function webMount(
   async function answer(call: PublicCall | HostCall): Promise<Response> {
     if (!call.node) throw new DomainError('internal', 'There is no connection to hand on.');
     const { incoming, outgoing } = call.node;
+    if (!('caller' in call)) takePublic(call.agent.id, edge.proxies.clientAddress(incoming));
     if (call.method === 'TRACE' || call.method === 'CONNECT') throw notFound();
     await forward(forwarded(call, incoming, call.head), outgoing, () =>
       services.agentWeb.connect(callerOf(call), call.agent.id),
@@ -47,10 +57,12 @@ export function webMount(
 
   async function join(call: PublicUpgradeCall | UpgradeCall): Promise<void> {
     const { socket, firstBytes } = call;
+    if (!('caller' in call)) takePublic(call.agent.id, edge.proxies.clientAddress(call.request));
+    const given = forwarded(call, call.request, call.head);
     const connection = await services.agentWeb.connect(callerOf(call), call.agent.id);
     tunnels.add(socket);
     socket.once('close', () => tunnels.delete(socket));
-    await tunnel(forwarded(call, call.request, call.head), socket, firstBytes, connection);
+    await tunnel(given, socket, firstBytes, connection);
   }
 
   return {

@@ -1,8 +1,9 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { DomainError } from '../../domain/errors.ts';
+import { headerPairs, listedIn } from '../../domain/hop-by-hop.ts';
 import { answerSocket } from '../http/socket-answer.ts';
-import { answerFields, ownFields, pairsOf } from './fields.ts';
+import { noHttp, tooLate } from './failures.ts';
+import { answerFields, ownFields } from './fields.ts';
 import type { Forwarded } from './forward.ts';
 import { startForward } from './forward.ts';
 import { Silence } from './silence.ts';
@@ -68,32 +69,20 @@ function shaken(given: Forwarded, connection: Duplex): Promise<Shaken> {
       ['Upgrade', 'websocket'],
     ]);
     const silence = new Silence(times.answerMs, () => {
-      reject(
-        new DomainError(
-          'gateway_timeout',
-          `The agent's web server gave no answer within ${times.answerMs / 1000} s.`,
-        ),
-      );
+      reject(tooLate(times));
       connection.destroy();
     });
-    const noHttp = (cause?: unknown) =>
-      reject(
-        new DomainError('bad_gateway', "The agent's web server gave no answer that could be read.", {
-          cause,
-        }),
-      );
+    const refuse = (cause?: unknown) => reject(noHttp(cause));
     sent.once('upgrade', (answer, _socket, head) => {
-      const isWebSocket = pairsOf(answer).some(
-        ([name, value]) => /^upgrade$/i.test(name) && /^websocket$/i.test(value),
-      );
+      const isWebSocket = listedIn(headerPairs(answer.rawHeaders), 'upgrade').includes('websocket');
       if (answer.statusCode === 101 && isWebSocket) resolve({ kind: 'switched', answer, head });
-      else noHttp();
+      else refuse();
     });
     sent.once('response', (answer) => resolve({ kind: 'refused', answer }));
-    sent.on('error', noHttp);
+    sent.on('error', refuse);
     sent.once('close', () => {
       silence.end();
-      noHttp();
+      refuse();
     });
     sent.once('upgrade', silence.end).once('response', silence.end);
     sent.end();

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createUnzip, createZstdDecompress } from 'node:zlib';
 import { EgressRefused } from '../../domain/egress-policy.ts';
-import { headerPairs } from '../request-head.ts';
+import { headerPairs } from '../../domain/hop-by-hop.ts';
 import { scrubText, ScrubStream, type Scrub } from './scrub.ts';
 
 /** An answer as it goes into the sandbox. */
@@ -22,7 +22,7 @@ const ofTheBytes = /^(content-length|content-encoding|content-md5|digest|content
 /** Takes the values out of an answer. Throws EgressRefused when it is packed in a way that cannot be looked into. */
 export function cleanAnswer(method: string, incoming: IncomingMessage, scrubs: Scrub[]): CleanAnswer {
   const status = incoming.statusCode ?? 502;
-  const pairs = headerPairs(incoming).filter(([name]) => !ofThisHop.test(name));
+  const pairs = headerPairs(incoming.rawHeaders).filter(([name]) => !ofThisHop.test(name));
   const statusText = incoming.statusMessage ?? '';
   if (scrubs.length === 0) return { status, statusText, headers: pairs, filters: [] };
   const hasBody = method !== 'HEAD' && status !== 204 && status !== 304;

@@ -1,0 +1,77 @@
+import { limits } from '../../domain/limits.ts';
+import { answerId, rpcId, type RpcId } from '../http/json-rpc-id.ts';
+import { badCharacter, isTooDeep } from '../http/text.ts';
+
+/** The answer to a message that does not get as far as the agent. */
+export interface Refusal {
+  jsonrpc: '2.0';
+  id: RpcId;
+  error: { code: number; message: string };
+}
+
+export interface Incoming {
+  /** Of a request; null for all else. */
+  id: RpcId;
+  kind: 'initialize' | 'request' | 'notification' | 'response';
+}
+
+/** JSON-RPC 2.0, section 5.1. */
+const codes = { parse: -32700, request: -32600, params: -32602 } as const;
+
+export function refusal(code: keyof typeof codes, message: string, id: RpcId = null): Refusal {
+  return { jsonrpc: '2.0', id, error: { code: codes[code], message } };
+}
+
+export const isRefusal = (read: Incoming | Refusal): read is Refusal => 'error' in read;
+
+/**
+ * Looks at a message of a client before the SDK has it: what is refused here is answered with the id of its request, and
+ * leaves the connection as it was. Above all an `initialize` that would fail: the SDK takes no second one.
+ */
+export function readMessage(text: string): Incoming | Refusal {
+  let message: unknown;
+  try {
+    message = JSON.parse(text);
+  } catch {
+    return refusal('parse', 'This is no JSON.');
+  }
+  if (Array.isArray(message)) return refusal('request', 'Send one message; batches are not taken.');
+  if (typeof message !== 'object' || message === null)
+    return refusal('request', 'A message is a JSON object.');
+  return readObject(message as Record<string, unknown>, text);
+}
+
+function readObject(message: Record<string, unknown>, text: string): Incoming | Refusal {
+  const { jsonrpc, method, params } = message;
+  if ('id' in message && rpcId(message['id']) === undefined)
+    return refusal('request', 'id: must be a string, a whole number or null.');
+  const id = answerId(message);
+  if (typeof id === 'string' && id.length > limits.acpIdChars)
+    return refusal('request', `id: must have at most ${limits.acpIdChars} characters.`);
+  if (isTooDeep(text))
+    return refusal('request', `The message is nested deeper than ${limits.jsonDepth} levels.`, id);
+  if (jsonrpc !== '2.0') return refusal('request', 'jsonrpc: must be "2.0".', id);
+  if (!('method' in message)) {
+    if (!('result' in message) && !('error' in message))
+      return refusal('request', 'method: must be a string.', id);
+    return { id: null, kind: 'response' };
+  }
+  if (typeof method !== 'string') return refusal('request', 'method: must be a string.', id);
+  // A text that comes as UTF-8 holds neither but by an escape.
+  const path = text.includes('\\u') ? badCharacter(message) : null;
+  if (path !== null) return refusal('params', `${path}: must not contain U+0000 or a lone surrogate.`, id);
+  if (method === 'initialize') return checkInitialize('id' in message, id, params);
+  return { id, kind: 'id' in message ? 'request' : 'notification' };
+}
+
+/** What is wrong beside the version is read as not said: the protocol's schema has a default for it. */
+function checkInitialize(hasId: boolean, id: RpcId, params: unknown): Incoming | Refusal {
+  if (!hasId || id === null) return refusal('request', 'initialize is a request: give it an id.');
+  const version =
+    typeof params === 'object' && params !== null && 'protocolVersion' in params
+      ? params.protocolVersion
+      : undefined;
+  if (Number.isInteger(version) && (version as number) >= 0 && (version as number) <= 65_535)
+    return { id, kind: 'initialize' };
+  return refusal('params', 'protocolVersion: must be a whole number from 0 to 65535.', id);
+}
