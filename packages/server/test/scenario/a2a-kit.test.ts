@@ -126,7 +126,10 @@ for (const [binding, ask] of bindings) {
       assert.equal(keys, null, 'names are in camelCase');
     }
     const message = await send('message-response');
-    assert.deepEqual([message.role, message.parts], ['ROLE_AGENT', [{ text: 'Direct message response', mediaType: 'text/plain' }]]);
+    assert.deepEqual(
+      [message.role, message.parts],
+      ['ROLE_AGENT', [{ text: 'Direct message response', mediaType: 'text/plain' }]],
+    );
     assert.equal((await send('reject-task')).status.state, 'TASK_STATE_REJECTED');
     assert.equal((await send('auth-required')).status.state, 'TASK_STATE_AUTH_REQUIRED');
     // Fields that nobody knows, and extensions, do no harm.
