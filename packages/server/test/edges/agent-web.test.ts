@@ -470,7 +470,6 @@ test('requests that two readers could read in two ways go nowhere', async () => 
       statuses.every((status) => status === 400 || status === 200),
       `${JSON.stringify(more)}: ${got}`,
     );
-    assert.ok(!got.includes('500'), got);
   }
   assert.ok(!seen.includes('/smuggled'), seen.join(' '));
   // An absolute target names the agent by its path only; the Host says where it goes.
