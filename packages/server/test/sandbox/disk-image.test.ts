@@ -240,16 +240,9 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
   });
 });
 
-test(
-  'without root rights there are no images, and the report says why',
-  { skip: process.getuid?.() !== 0 },
-  () => {
-    const script = `import('${import.meta.resolve('../../src/sandbox/disk/image-probe.ts')}').then(async (m) => console.log(await m.imageProblem('/tmp/none')))`;
-    const { stdout, stderr } = spawnSync(process.execPath, ['-e', script], {
-      uid: 65534,
-      gid: 65534,
-      encoding: 'utf8',
-    });
-    assert.match(stdout, /need a service with root rights/, stderr);
-  },
-);
+test('without root rights there are no images, and the report says why', () => {
+  const script = `import('${import.meta.resolve('../../src/sandbox/disk/image-probe.ts')}').then(async (m) => console.log(await m.imageProblem('/tmp/none')))`;
+  const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
+  const { stdout, stderr } = spawnSync(process.execPath, ['-e', script], { ...user, encoding: 'utf8' });
+  assert.match(stdout, /need a service with root rights/, stderr);
+});
