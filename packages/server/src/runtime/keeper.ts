@@ -19,6 +19,7 @@ import {
 const LOOK_MS = 500;
 /** For processes that are asked to end. */
 const STOP_GRACE_MS = 5_000;
+const CROWDED = 'Its processes had reached their limit, and nobody used it any more.';
 
 export interface KeeperOptions extends StartDependencies {
   maxSandboxes: number;
@@ -34,6 +35,8 @@ export interface KeeperOptions extends StartDependencies {
 /** A turn's hold on a sandbox. */
 export interface Hold {
   readonly kept: KeptSandbox;
+  /** Before its end is told: what it left running may leave no room for the next one, which then gets another sandbox. */
+  done(): void;
   release(): void;
 }
 
@@ -258,7 +261,8 @@ export class Keeper {
     begin: string,
   ): KeptSandbox {
     const idleMs = Math.min(this.#options.idleMs, (manifest.limits.idleSeconds ?? Infinity) * 1000);
-    const kept = new KeptSandbox(started, { agentId, fingerprint: key, idleMs, begin });
+    const { pids: maxPids } = sandboxLimits(this.#options.limits, manifest);
+    const kept = new KeptSandbox(started, { agentId, fingerprint: key, idleMs, maxPids, begin });
     this.#byAgent.set(agentId, kept);
     this.#byId.set(kept.id, kept);
     void kept.gone
@@ -300,9 +304,13 @@ export class Keeper {
     kept.turns.add(conversationId);
     return {
       kept,
+      done: () => {
+        if (kept.turns.size === 1 && kept.canTakeTurns && this.#isCrowded(kept)) kept.endedBy = CROWDED;
+      },
       release: () => {
         kept.turns.delete(conversationId);
         kept.lastUsedMs = Date.now();
+        if (kept.endedBy === CROWDED && kept.turns.size === 0) this.#endSoon(kept, CROWDED);
         if (this.#waiters.length > 0) this.#wake();
       },
     };
@@ -333,6 +341,7 @@ export class Keeper {
       if (!kept.isIdle) kept.lastUsedMs = nowMs;
       const idleMs = nowMs - kept.lastUsedMs;
       if (!kept.canTakeTurns) continue;
+      if (kept.isFree && !kept.isFrozen) this.#endCrowded(kept);
       if (idleMs >= kept.idleMs) this.#endSoon(kept, 'It was idle.');
       else if (freezeAfterMs !== null && idleMs >= freezeAfterMs && !kept.isFrozen) {
         kept.freeze().catch((error: unknown) => {
@@ -341,6 +350,23 @@ export class Keeper {
         });
       }
     }
+  }
+
+  #isCrowded(kept: KeptSandbox): boolean {
+    const processes = kept.processCount();
+    // A command or a terminal of the surface is somebody who may look after it.
+    return processes !== null && kept.link.openCommands === 0 && kept.isCrowdedBy(processes);
+  }
+
+  /** Also what fills up after its turn; where counting is slow, what one use left is counted once. */
+  #endCrowded(kept: KeptSandbox): void {
+    if (this.#isCrowded(kept)) return this.#endSoon(kept, CROWDED);
+    if (kept.processCount() !== null || !kept.isIdle || kept.countedMs === kept.lastUsedMs) return;
+    kept.countedMs = kept.lastUsedMs;
+    void kept.stats().then((stats) => {
+      if (stats && kept.isCrowdedBy(stats.pids) && kept.isFree && kept.canTakeTurns)
+        this.#endSoon(kept, CROWDED);
+    });
   }
 
   /** Nobody waits for it; that its end failed, whoever keeps watch over `gone` says. */

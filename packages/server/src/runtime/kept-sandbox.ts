@@ -2,12 +2,17 @@ import type { HarnessConnection, HarnessLink } from '../domain/ports/harness.ts'
 import type { SandboxExit, SandboxStats } from '../domain/ports/sandbox.ts';
 import type { StartedSandbox } from './sandbox-start.ts';
 
+/** What a turn may need beside the harness that is there: a shell, and what it starts. */
+const TURN_PROCESSES = 16;
+
 /** A running sandbox with the turns that are in it. */
 export class KeptSandbox {
   readonly id: string;
   readonly agentId: string;
   readonly fingerprint: string;
   readonly idleMs: number;
+  /** Processes and threads that it may have. */
+  readonly maxPids: number;
   readonly link: HarnessLink;
   readonly connection: HarnessConnection;
   /** Resolves once nothing of it is left but the volume. */
@@ -20,19 +25,22 @@ export class KeptSandbox {
   readonly startedAt = new Date();
   isFrozen = false;
   lastUsedMs = Date.now();
+  /** Up to which use it was looked how many processes that left; see `Keeper`. */
+  countedMs = 0;
   readonly #started: StartedSandbox;
   /** The last change between frozen and running; they follow each other. */
   #shift: Promise<void> = Promise.resolve();
 
   constructor(
     started: StartedSandbox,
-    place: { agentId: string; fingerprint: string; idleMs: number; begin: string },
+    place: { agentId: string; fingerprint: string; idleMs: number; maxPids: number; begin: string },
   ) {
     this.#started = started;
     this.id = started.id;
     this.agentId = place.agentId;
     this.fingerprint = place.fingerprint;
     this.idleMs = place.idleMs;
+    this.maxPids = place.maxPids;
     this.link = started.link;
     this.connection = started.connection;
     const note = (text: string) => this.link.log.note(`berth: ${text}`);
@@ -49,6 +57,16 @@ export class KeptSandbox {
   /** Null when it ends right now. */
   stats(): Promise<SandboxStats | null> {
     return this.#started.sandbox.stats().catch(() => null);
+  }
+
+  /** Processes and threads; null where it takes `stats` to count them. */
+  processCount(): number | null {
+    return this.#started.sandbox.processCount();
+  }
+
+  /** Whether so many leave no room for the tools of a further turn. */
+  isCrowdedBy(processes: number): boolean {
+    return this.maxPids - processes < Math.min(TURN_PROCESSES, this.maxPids / 8);
   }
 
   get canTakeTurns(): boolean {

@@ -115,6 +115,12 @@ async function counts({ life }: RunnerDependencies, { claim }: Turn, hold: Hold)
   }
 }
 
+/** Whether the turn ends with this, and its harness lives: else what ended the sandbox decides how the turn goes on. */
+function isOver({ stopReason }: Turn, result: TurnResult): boolean {
+  if (stopReason === 'drain' || stopReason === 'lost') return false;
+  return !('code' in result && result.code === 'harness_exit');
+}
+
 /** From the prompt to the end of the attempt. */
 async function follow(
   deps: RunnerDependencies,
@@ -126,6 +132,7 @@ async function follow(
   try {
     const result = await stopped(prompt(ended.promise), turn.signal, deps.stopGraceMs ?? STOP_GRACE_MS);
     if (result === 'ignored') await hold.kept.end('A harness did not stop when it was asked to.');
+    else if (isOver(turn, result)) hold.done();
     await conclude(deps, turn, hold, result === 'ignored' ? { outcome: 'cancelled' } : result);
   } finally {
     if (turn.stopReason === 'lost') closeSession(hold.kept.connection, turn.claim.conversationId);

@@ -74,6 +74,10 @@ export class LocalSandbox implements RunningSandbox {
     return { ...now, memoryByteSeconds: Math.round(this.memoryByteSeconds) };
   }
 
+  processCount(): number | null {
+    return this.hasEnded ? null : this.tree.processCount();
+  }
+
   /** From now on it is somebody's: memory is counted over time. */
   begin(): void {
     this.sampledMs = performance.now();

@@ -11,6 +11,8 @@ export interface Tree {
   /** Those of the agent, without an init of ours. */
   agentPids(): number[];
   usage(): Usage;
+  /** Processes and threads by one look; null where it takes `usage`. */
+  processCount(): number | null;
   /** Times that the kernel killed one for want of memory, so far. */
   oomKills(): number;
   /** Sends SIGKILL to everything. */
@@ -33,6 +35,7 @@ export function namespaceTree(initPid: number, group: Group | null): Tree {
     pids,
     agentPids: () => pids().filter((pid) => pid !== initPid),
     usage: () => (group ? group.usage() : processStats(namespacePids(initPid))),
+    processCount: () => group?.processCount() ?? null,
     oomKills: () => group?.oomKills() ?? 0,
     kill,
     destroy: async () => {

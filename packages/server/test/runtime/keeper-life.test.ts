@@ -26,6 +26,66 @@ test('a sandbox that nobody uses is frozen, and runs on with the next turn', asy
   await until('it is frozen again', () => sandbox!.isFrozen);
 });
 
+test('a sandbox that a turn left full of processes is replaced for the next turn, in which nothing fails', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const left: number[] = [];
+  const replica = await world.replica({
+    async script(turn, sandbox) {
+      left.push(sandbox.pids);
+      // Many, but with room for a turn; then none.
+      sandbox.pids = left.length === 1 ? sandbox.spec.limits.pids - 17 : sandbox.spec.limits.pids;
+      return echo(turn, sandbox);
+    },
+  });
+  for (let turn = 0; turn < 3; turn += 1) {
+    assert.equal((await ask(world, replica)).run.status, 'completed');
+  }
+  const { pids } = replica.driver.started[0]!.spec.limits;
+  assert.deepEqual(left, [1, pids - 17, 1], 'the third turn has a sandbox of its own');
+  const reason = /limit/;
+  await until('the first one is gone, and its row says why', async () => {
+    const [row] = await world.db
+      .sql`select reason from sandboxes where id = ${replica.driver.started[0]!.id}`;
+    return reason.test(String(row!['reason']));
+  });
+});
+
+test('a sandbox in which another turn works, or a command, is not ended for its many processes until nobody is in it', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const door = gate();
+  t.after(() => door.open());
+  const replica = await world.replica({
+    async script(turn, sandbox) {
+      if (turn.content === 'hello') sandbox.pids = sandbox.spec.limits.pids;
+      else await door.opened;
+      return echo(turn, sandbox);
+    },
+  });
+  const slow = await replica.runs.send(world.owner, send('slow', { agentId: world.agentId }));
+  await until('it works', () => replica.runtime.stats()['berth_runs_running'] === 1);
+  await ask(world, replica);
+  assert.equal(replica.driver.live.size, 1);
+  door.open();
+  assert.equal((await replica.runs.outcome(world.owner, slow.runId, 60_000)).run.status, 'completed');
+  await until('then it is ended', () => replica.driver.live.size === 0);
+});
+
+test('where processes are slow to count, a full sandbox is found after its turn and ended', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const replica = await world.replica({
+    async script(turn, sandbox) {
+      sandbox.isSlowToCount = true;
+      sandbox.pids = sandbox.spec.limits.pids;
+      return echo(turn, sandbox);
+    },
+  });
+  await ask(world, replica);
+  await until('it is ended', () => replica.driver.live.size === 0);
+});
+
 test('where nothing can be frozen a sandbox is stopped to save its files, and one with a turn in it is left alone', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());

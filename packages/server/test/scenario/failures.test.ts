@@ -108,6 +108,19 @@ test('A command that eats all memory is ended alone, and one that leaves none fo
   await works(agent, first.conversationId);
 });
 
+test('Processes that a turn left at their limit do not keep the next turn from working, and its files are still there.', async () => {
+  const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
+  // Until nothing can be started any more; they stay when their parent has ended.
+  const bomb =
+    "perl -e 'for (1..1000) { $p = fork; last unless defined $p; exec q(sleep), 7394 unless $p }' >/dev/null 2>&1; echo kept > kept.txt";
+  const lit = await agent.say(`run: ${bomb}`);
+  assert.equal(lit.status, 'completed', JSON.stringify(lit));
+  const next = await agent.say('run: /bin/ls kept.txt | /bin/cat', lit.conversationId);
+  assert.match(next.message?.content ?? JSON.stringify(next), /kept\.txt\n\[exit code: 0\]/);
+  await until('they are gone', () => sleeping(7394) === 0);
+  await works(agent, lit.conversationId);
+});
+
 test('A full disk ends the turn as sandbox_disk_full or fails the command, and the agent can make room again.', async () => {
   const agent = await shop.agent({ 'agent.json': '{"limits": {"diskMb": 32}}' });
   const first = await agent.say('run: echo warm');

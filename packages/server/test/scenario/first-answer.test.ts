@@ -98,6 +98,21 @@ test('An agent whose repository another https server holds is fetched, answers a
   const answered = await agent.say('run: sh count.sh\nrun: echo three >> notes.txt');
   assert.match(answered.message.content, /lines: 2/);
 
+  // The same conversation as a stream.
+  const stream = await openSse(`${service.url}/api/v1/chat/send`, {
+    key: service.key,
+    method: 'POST',
+    body: { agentId: agent.id, conversationId: answered.conversationId, content: 'run: sh count.sh' },
+  });
+  await until('the stream ends with the run', () => stream.ended);
+  const streamed = stream.frames.map((frame) => JSON.parse(frame.data!));
+  const told = streamed
+    .filter((event) => event.type === 'message.delta')
+    .map((event) => event.data.text)
+    .join('');
+  assert.equal(streamed.at(-1)?.type, 'run.completed');
+  assert.match(told, /lines: 3/);
+
   // Their owner goes on; a deployment fetches it.
   const folder = join(home, 'tree');
   await agent.git(['clone', '-q', join(root, `${remoteId}.git`), folder]);

@@ -35,8 +35,16 @@ export class FakeSandbox implements RunningSandbox {
     this.exited = new Promise((resolve) => (this.end = resolve));
   }
 
+  pids = 1;
+  /** Whether it takes `stats` to count its processes. */
+  isSlowToCount = false;
+
   async stats() {
-    return { cpuMicros: 0, memoryBytes: 0, memoryByteSeconds: 0, pids: 1 };
+    return { cpuMicros: 0, memoryBytes: 0, memoryByteSeconds: 0, pids: this.pids };
+  }
+
+  processCount(): number | null {
+    return this.isSlowToCount ? null : this.pids;
   }
 
   async freeze(): Promise<void> {

@@ -172,6 +172,7 @@ export function startProcess(argv: string[], cwd: string, env: Record<string, st
     stderr: child.stderr,
     logFile: null,
     exited,
+    processCount: () => null,
     stats: async () => ({ cpuMicros: 0, memoryBytes: 0, memoryByteSeconds: 0, pids: 1 }),
     isFrozen: false,
     freeze: async () => undefined,

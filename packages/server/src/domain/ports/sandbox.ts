@@ -140,6 +140,8 @@ export interface RunningSandbox {
   /** Resolves once the whole process tree is gone and nothing of it is left on the host but the volume. */
   exited: Promise<SandboxExit>;
   stats(): Promise<SandboxStats>;
+  /** Processes and threads, where that takes one short look (a cgroup); null where it takes `stats`. */
+  processCount(): number | null;
   /** Whether it is frozen, also by an earlier process of the service. */
   readonly isFrozen: boolean;
   /** Stops every process where it is; memory and files stay. Resolves when nothing runs any more. Idempotent. */

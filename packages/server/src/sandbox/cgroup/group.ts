@@ -78,12 +78,17 @@ export class Group {
   /** CPU time so far, memory without page cache, processes and threads. */
   usage(): Usage {
     const memory = this.folderOf('memory');
-    const pids = this.folderOf('pids');
     return {
       cpuMicros: this.cpuMicros(),
       memoryBytes: memory ? memoryBytes(memory) : 0,
-      pids: (pids && readNumber(join(pids.path, 'pids.current'))) ?? this.pids().length,
+      pids: this.processCount() ?? this.pids().length,
     };
+  }
+
+  /** Processes and threads; null where the kernel does not count them. */
+  processCount(): number | null {
+    const pids = this.folders.find(({ hierarchy }) => hierarchy.controllers.includes('pids'));
+    return pids ? readNumber(join(pids.path, 'pids.current')) : null;
   }
 
   get canFreeze(): boolean {

@@ -88,6 +88,10 @@ export class DockerSandbox implements RunningSandbox {
     return { ...now, memoryByteSeconds: Math.round(this.memoryByteSeconds) };
   }
 
+  processCount(): number | null {
+    return this.hasEnded ? null : (this.parts.group?.processCount() ?? null);
+  }
+
   /** Called about once a second. */
   sample(): void {
     const { group } = this.parts;

@@ -40,6 +40,7 @@ export function markedTree(mark: string): Tree {
         await delay(waitMs);
       }
     },
+    processCount: () => null,
     freezer: null,
   };
 }
