@@ -108,6 +108,9 @@ async function readError(response: IncomingMessage): Promise<ModelError> {
   if (status === 402)
     return new ModelError('budget_exceeded', message || 'The budget for model calls is used up.');
   if (isContextFull(status, code, message)) return new ModelError('context_full', message);
+  // The gateway's own word (docs/models.md): there was nobody who could have answered.
+  if (status === 502 && code === 'provider_unreachable')
+    return new ModelError('model_error', message, { retryable: true, isUnreachable: true });
   const said = message === '' ? '' : `: ${message}`;
   return new ModelError('model_error', `The model provider answered ${status}${said}`, {
     retryable: status === 408 || status === 425 || status === 429 || status >= 500,

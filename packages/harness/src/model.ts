@@ -7,9 +7,17 @@ export interface RetryPolicy {
   attempts: number;
   baseMs: number;
   maxMs: number;
+  /** So long a provider that cannot be reached is tried for; `firstMs` while it has never answered this process. */
+  unreachable: { firstMs: number; laterMs: number };
 }
 
-export const defaultRetry: RetryPolicy = { attempts: 6, baseMs: 500, maxMs: 15_000 };
+/** One that never answered has a wrong address or no network in between, and somebody waits to be told. */
+export const defaultRetry: RetryPolicy = {
+  attempts: 6,
+  baseMs: 500,
+  maxMs: 15_000,
+  unreachable: { firstMs: 8_000, laterMs: 30_000 },
+};
 
 /** The service, which may be restarted while a model answers. */
 export interface Host {
@@ -42,6 +50,7 @@ export class Model {
   readonly #options: ModelOptions;
   readonly #headers: Record<string, string>;
   #maxOutputTokens = 16_384;
+  #hasAnswered = false;
 
   constructor(options: ModelOptions) {
     this.#options = options;
@@ -55,11 +64,14 @@ export class Model {
   /** Rejects with ModelError, or with the signal's reason. */
   async call(call: CallOptions): Promise<ModelReply> {
     const { host } = this.#options;
+    const begunMs = performance.now();
     for (let attempt = 1; ; attempt++) {
       const sink = new CoalescingSink(call.sink);
       const { connections } = host;
       try {
-        return await this.#once(call, sink);
+        const reply = await this.#once(call, sink);
+        this.#hasAnswered = true;
+        return reply;
       } catch (error) {
         sink.flush();
         if (!(error instanceof ModelError)) throw error;
@@ -73,8 +85,13 @@ export class Model {
         }
         if (sink.shown) throw error;
         if (this.#lowerOutputLimit(error)) continue;
-        if (!error.retryable || attempt >= this.#options.retry.attempts) throw error;
-        await pause(error.retryAfterMs ?? this.#backoffMs(attempt), call.signal);
+        const waitMs = error.retryAfterMs ?? this.#backoffMs(attempt);
+        const triedMs = performance.now() - begunMs;
+        const isLate = error.isUnreachable && triedMs + waitMs > this.#unreachableMs;
+        if (!error.retryable || isLate || attempt >= this.#options.retry.attempts) {
+          throw error.isUnreachable ? unreachable(error, triedMs) : error;
+        }
+        await pause(waitMs, call.signal);
       }
     }
   }
@@ -95,6 +112,11 @@ export class Model {
     return reader.finish();
   }
 
+  get #unreachableMs(): number {
+    const { firstMs, laterMs } = this.#options.retry.unreachable;
+    return this.#hasAnswered ? laterMs : firstMs;
+  }
+
   /** Full jitter: many agents that met the same 429 do not come back at the same moment. */
   #backoffMs(attempt: number): number {
     const { baseMs, maxMs } = this.#options.retry;
@@ -108,6 +130,12 @@ export class Model {
     this.#maxOutputTokens = allowed;
     return true;
   }
+}
+
+function unreachable({ message }: ModelError, triedMs: number): ModelError {
+  const seconds = Math.max(1, Math.round(triedMs / 1000));
+  const tried = `It was tried for ${seconds} s; look at the network of the service and the address of the provider.`;
+  return new ModelError('model_error', `${message} ${tried}`, { isUnreachable: true });
 }
 
 /** Faster than an eye follows; a model of forty tokens a second is never held up by it. */

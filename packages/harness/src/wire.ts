@@ -62,19 +62,27 @@ export class ModelError extends Error {
   readonly retryAfterMs: number | null;
   /** The connection to the gateway broke: a provider's error, or the end of the service itself. */
   readonly isLost: boolean;
+  /** The gateway says that the provider gave no answer at all. */
+  readonly isUnreachable: boolean;
   /** What the user has seen of the answer when the service was restarted: the model is to go on from there. */
   isCut = false;
 
   constructor(
     code: ModelErrorCode,
     message: string,
-    options: { retryable?: boolean; retryAfterMs?: number | null; isLost?: boolean } = {},
+    options: {
+      retryable?: boolean;
+      retryAfterMs?: number | null;
+      isLost?: boolean;
+      isUnreachable?: boolean;
+    } = {},
   ) {
     super(message);
     this.code = code;
     this.retryable = options.retryable ?? false;
     this.retryAfterMs = options.retryAfterMs ?? null;
     this.isLost = options.isLost ?? false;
+    this.isUnreachable = options.isUnreachable ?? false;
   }
 }
 

@@ -125,9 +125,10 @@ export function sendUpstream(route: Route, call: Call, options: UpstreamOptions)
 
 class ClientGone extends Error {}
 class TooSlow extends Error {}
+class NoConnection extends Error {}
 
 function watchTimes(upstream: ClientRequest, isHttps: boolean, timeouts: Timeouts): void {
-  const connecting = setTimeout(() => upstream.destroy(new TooSlow()), timeouts.connectMs);
+  const connecting = setTimeout(() => upstream.destroy(new NoConnection()), timeouts.connectMs);
   upstream.on('close', () => clearTimeout(connecting));
   upstream.on('socket', (socket) => {
     if (!socket.connecting) clearTimeout(connecting);
@@ -141,6 +142,11 @@ function asWireError(error: Error): WireError | null {
   if (error instanceof ClientGone) return null;
   if (error instanceof TooSlow)
     return new WireError('provider_timeout', 'The model provider did not answer in time.');
+  if (error instanceof NoConnection)
+    return new WireError(
+      'provider_unreachable',
+      'The model provider cannot be reached (no connection in time).',
+    );
   const code = (error as NodeJS.ErrnoException).code;
   const reason = code && /^[A-Z_]{3,40}$/.test(code) ? ` (${code})` : '';
   return new WireError('provider_unreachable', `The model provider cannot be reached${reason}.`);

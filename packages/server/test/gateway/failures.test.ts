@@ -1,4 +1,4 @@
-import { equal, ok } from 'node:assert/strict';
+import { equal, match, ok } from 'node:assert/strict';
 import { createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
@@ -149,6 +149,16 @@ test('a provider that closes without an answer, or answers no HTTP, is 502', asy
     await server.close();
     equal(answer.status, 502);
   }
+});
+
+test('a provider that takes no connection in time is 502, told apart from one that does not answer', async () => {
+  const timeouts = { connectMs: 0, firstByteMs: 60_000, idleMs: 60_000 };
+  // The handshake of TLS never ends.
+  const mute = await listenRaw(() => {});
+  const { answer } = await sendToUrl(mute.url.replace('http:', 'https:'), { gateway: { timeouts } });
+  await mute.close();
+  equal(answer.status, 502);
+  match(answer.text, /cannot be reached \(no connection in time\)/);
 });
 
 test('a provider that does not begin to answer is 504, one that stops in the middle ends the stream', async () => {

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { ServerResponse } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { test } from 'node:test';
+import { GatewayClient } from '../src/http.ts';
+import { Model } from '../src/model.ts';
+import type { RetryPolicy } from '../src/model.ts';
+import { openaiChatWire } from '../src/wire-openai.ts';
+import { ModelError } from '../src/wire.ts';
+
+const unreachable = (response: ServerResponse) => {
+  const error = {
+    message: 'The model provider cannot be reached (ENOTFOUND).',
+    code: 'provider_unreachable',
+  };
+  response.writeHead(502, { 'content-type': 'application/json' }).end(JSON.stringify({ error }));
+};
+const overloaded = (response: ServerResponse) => void response.writeHead(503).end('{}');
+const answers = (response: ServerResponse) => {
+  const chunk = { choices: [{ index: 0, delta: { content: 'hello' }, finish_reason: 'stop' }] };
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  response.end(`data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`);
+};
+
+/** A model behind a gateway that does these things in order, the last one ever after. */
+async function modelOf(t: TestContext, script: ((response: ServerResponse) => void)[], retry: RetryPolicy) {
+  const dir = mkdtempSync(join(tmpdir(), 'berth-g-'));
+  const asked = { count: 0 };
+  const server = createServer((request, response) => {
+    request.resume();
+    script[Math.min(asked.count, script.length - 1)]!(response);
+    asked.count += 1;
+  });
+  server.listen(join(dir, 'gateway.sock'));
+  await once(server, 'listening');
+  const gateway = new GatewayClient(join(dir, 'gateway.sock'));
+  t.after(() => {
+    gateway.close();
+    server.close();
+    rmSync(dir, { recursive: true });
+  });
+  const host = { connections: 1, back: async () => undefined, wasAway: async () => false };
+  const model = new Model({
+    gateway,
+    wire: openaiChatWire,
+    provider: 'openai',
+    model: 'm',
+    token: 't',
+    retry,
+    host,
+  });
+  const call = () =>
+    model.call({
+      system: '',
+      tools: '',
+      encoded: [openaiChatWire.encode({ role: 'user', text: 'hi' })],
+      sessionId: 's',
+      signal: new AbortController().signal,
+      sink: { text: () => undefined, thought: () => undefined },
+    });
+  return { call, asked };
+}
+
+const soon = { baseMs: 1, maxMs: 1 };
+
+test('a provider that was never reached fails the call in bounded time, with its reason and for how long it was tried', async (t) => {
+  // So many attempts that only the time can end them.
+  const retry = { ...soon, attempts: 1_000_000, unreachable: { firstMs: 50, laterMs: 600_000 } };
+  const { call, asked } = await modelOf(t, [unreachable], retry);
+  await assert.rejects(call(), (error) => {
+    assert.ok(error instanceof ModelError);
+    assert.match(
+      error.message,
+      /^The model provider cannot be reached \(ENOTFOUND\)\. It was tried for \d+ s; look at/,
+    );
+    return true;
+  });
+  assert.ok(asked.count >= 1);
+});
+
+test('one that has answered before is tried for longer, and one that answers with an error is not held to that time', async (t) => {
+  const retry = { ...soon, attempts: 1_000_000, unreachable: { firstMs: 0, laterMs: 600_000 } };
+  const away = Array.from({ length: 20 }, () => unreachable);
+  const later = await modelOf(t, [answers, ...away, answers], retry);
+  assert.equal((await later.call()).text, 'hello');
+  assert.equal((await later.call()).text, 'hello');
+  assert.equal(later.asked.count, 22);
+
+  const busy = await modelOf(t, [overloaded, overloaded, answers], retry);
+  assert.equal((await busy.call()).text, 'hello');
+});
