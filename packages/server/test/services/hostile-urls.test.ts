@@ -16,6 +16,11 @@ import { createPushTargets } from '../../src/services/a2a-push-targets.ts';
 import { createChannels, type ChannelsDependencies } from '../../src/services/channels.ts';
 import { createGuardedCaller } from '../../src/services/guarded-call.ts';
 import { createUrlGuard } from '../../src/services/url-guard.ts';
+import {
+  createWebhookEndpoints,
+  type WebhookEndpointsDependencies,
+} from '../../src/services/webhook-endpoints.ts';
+import { createWebhookWork, type WebhookWorkDependencies } from '../../src/services/webhook-work.ts';
 import { egressWorld, exchange, openTunnel } from '../egress/fixture.ts';
 import { hostileHosts, hostileNames, hostileUrls } from '../support/hostile-urls.ts';
 import { silentLog } from '../support/log.ts';
@@ -50,6 +55,45 @@ const urlsFor = (scheme: string, port: number) => [
 
 const call = (url: string) => ({ method: 'POST' as const, url, headers: {}, body: 'x', token: null });
 
+/** Makes the attempt at one delivery that is due, and throws what its log would tell. */
+async function sendWebhook(guard: UrlGuard, url: string): Promise<void> {
+  const noted = Promise.withResolvers<string | null>();
+  const delivery = {
+    id: newId(),
+    endpointId: newId(),
+    orgId: newId(),
+    attempts: 0,
+    type: 'webhook.test',
+    data: {},
+    at: new Date(),
+  };
+  const work = createWebhookWork({
+    db: { tx: (make: () => Promise<void>) => make() },
+    endpoints: {
+      get: async () => ({ id: delivery.endpointId, url, status: 'enabled' }),
+      secrets: async () => [],
+      lock: async () => null,
+    },
+    deliveries: {
+      claim: async () => [delivery],
+      noted: async (_id: string, _attempts: number, { error }: { error: string | null }) => {
+        noted.resolve(error);
+        return false;
+      },
+    },
+    targets: createPushTargets(guard),
+    post: postTo,
+    log: { ...silentLog, warn: (_message: string, { error }: { error: unknown }) => noted.reject(error) },
+    wake: () => {},
+  } as unknown as WebhookWorkDependencies);
+  await work.runDue();
+  const error = await noted.promise;
+  await work.stop();
+  // What was dialled says what became of the connection.
+  if (error === null || /^(No|The receiver) /.test(error)) throw new Error(`It was dialled: ${error}`);
+  throw new UrlRefused(error);
+}
+
 /** Every place at which a URL of a user leads to a connection of the service. */
 function places(guard: UrlGuard, root: string): Record<string, (url: string) => Promise<unknown>> {
   const caller = createGuardedCaller(guard);
@@ -62,6 +106,18 @@ function places(guard: UrlGuard, root: string): Record<string, (url: string) => 
     kinds,
     guard,
   } as unknown as ChannelsDependencies);
+  const endpoint = {
+    id: newId(),
+    orgId,
+    name: 'hook',
+    url: 'https://hooks.example.com/',
+    events: [],
+    agentId: null,
+  };
+  const endpoints = createWebhookEndpoints({
+    targets,
+    endpoints: { get: async () => endpoint },
+  } as unknown as WebhookEndpointsDependencies);
   const owner = { keyId: newId(), orgId, scope: 'edit', binding: 'org-bound', agentId: null } as const;
   return {
     'answers, attachments and mail of channels': (url) => caller.call(call(url)),
@@ -84,6 +140,9 @@ function places(guard: UrlGuard, root: string): Record<string, (url: string) => 
         timeoutMs: 1_000,
         signal: AbortSignal.timeout(1_000),
       }),
+    'registration of outbound webhooks': (url) => endpoints.create(owner, { url, events: ['run.completed'] }),
+    'change of outbound webhooks': (url) => endpoints.update(owner, endpoint.id, { url }),
+    'outbound webhooks': (url) => sendWebhook(guard, url),
     'gitUrl of agents': async (url) => (await repos).checkUrl(url),
     'fetches from gitUrl': async (url) =>
       (await repos).repos.fetch(agent.id, { url, ref: null, token: null }),
