@@ -139,6 +139,10 @@ export const limits = {
   smtpHops: 50,
   /** One attempt at what came in, from the reading to the sent answer; then another one begins. */
   inboundAttemptSeconds: 600,
+  /** An event whose turn was given up because the service ended during it gets so many others. */
+  inboundLostTurns: 4,
+  /** Attempts at one event that end with the service, before it is taken for what ends it. */
+  inboundCutOffs: 20,
   /** For which what came in can be replayed. */
   inboundBodyDays: 30,
   /** Inbound events that one call works on again. */

@@ -198,9 +198,9 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
       db.afterCommit(() => deps.onChanged(id));
     },
 
-    pause: (p, id) => change(p, id, async () => channels.setStatus(id, 'paused', null)),
+    pause: (p, id) => change(p, id, async () => channels.setStatus(id, 'paused')),
 
-    resume: (p, id) => change(p, id, async () => channels.setStatus(id, 'active', null)),
+    resume: (p, id) => change(p, id, async () => channels.setStatus(id, 'active')),
 
     async rotateSecret(p, id, input) {
       let secret: string | null = null;

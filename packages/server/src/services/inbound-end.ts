@@ -1,9 +1,11 @@
 import { boundedKey } from '../domain/bounded-key.ts';
+import { limits } from '../domain/limits.ts';
 import { isTerminal } from '../domain/nouns.ts';
 import type { ChannelKind, ChannelSetup } from '../domain/ports/channel.ts';
 import type { DueEvent } from '../store/inbound-queue.ts';
 import { sendAnswer } from './channel-answer.ts';
 import {
+  backoffMs,
   checkMs,
   principalOf,
   unanswered,
@@ -13,6 +15,8 @@ import {
 
 type Dependencies = Pick<InboundWorkDependencies, 'queue' | 'answers' | 'runs' | 'caller' | 'mail'>;
 
+/** In the history of an event: the service ended so often during its turn that the turn was given up, and another begins. */
+const turnLost = 'turn_lost';
 /** The longest that a run is listened to in one go. */
 const listenMs = 600_000;
 
@@ -36,6 +40,11 @@ export function createInboundEnd({ queue, answers, runs, caller, mail }: Depende
       const { run, message } = await runs.outcome(principalOf(due), runId, 0);
       if (!isTerminal(run.status)) {
         await queue.postpone(due.id, checkMs, null);
+        return 'over';
+      }
+      const lost = due.history.filter(({ reason }) => reason === turnLost).length;
+      if (run.status === 'failed' && run.error?.code === 'lost' && lost < limits.inboundLostTurns) {
+        await queue.beginAgain(due.id, lost === 0 ? 0 : backoffMs(lost), turnLost);
         return 'over';
       }
       if (run.status !== 'completed') {

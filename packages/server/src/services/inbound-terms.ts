@@ -33,6 +33,8 @@ export interface InboundWorkDependencies {
 /** What becomes of one attempt at an event. */
 export type Worked = 'over' | { retry: string; afterMs: number | null };
 
+/** 15 s, 30 s, 1 min … up to an hour: two hours for the eight attempts. */
+export const backoffMs = (attempts: number) => Math.min(15_000 * 2 ** Math.max(0, attempts - 1), 3_600_000);
 /** Between two looks at a run whose end was not heard of. */
 export const checkMs = 5_000;
 /** An event that failed so often does not hold back those behind it any more: after some minutes. */

@@ -4,7 +4,7 @@ import { within } from '../domain/time-limit.ts';
 import type { DueEvent } from '../store/inbound-queue.ts';
 import { createInboundBegin } from './inbound-begin.ts';
 import { createInboundEnd } from './inbound-end.ts';
-import { checkMs, patience, type InboundWorkDependencies, type Worked } from './inbound-terms.ts';
+import { backoffMs, checkMs, patience, type InboundWorkDependencies, type Worked } from './inbound-terms.ts';
 
 export interface InboundWork {
   /** Begins to work on what is due, and says how many events it looked at. Told by `wake` when there is room for more. */
@@ -21,9 +21,6 @@ const maxAttempts = 8;
 const perOrg = 16;
 const perProcess = 256;
 
-/** 15 s, 30 s, 1 min … up to an hour: two hours in all. */
-const backoffMs = (attempts: number) => Math.min(15_000 * 2 ** Math.max(0, attempts - 1), 3_600_000);
-
 export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
   const { queue, log, longestAttemptMs = limits.inboundAttemptSeconds * 1000 } = deps;
   const working = new Map<string, number>();
@@ -34,6 +31,10 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
   const end = createInboundEnd(deps);
 
   async function work(due: DueEvent, isGivenUp: AbortSignal): Promise<Worked> {
+    if (due.cutOffs > limits.inboundCutOffs) {
+      await queue.settle(due.id, 'dead', `The service ended ${due.cutOffs} times while it worked on it.`);
+      return 'over';
+    }
     const found = await deps.setups.open(due.channelId);
     if (!found) {
       await queue.settle(due.id, 'failed', 'The agent of the channel was deleted.');

@@ -152,7 +152,7 @@ export function createInbox(deps: InboxDependencies): Inbox {
     if (now() - (toldErrors.get(channelId) ?? 0) < errorEveryMs) return;
     if (toldErrors.size > 20_000) toldErrors.clear();
     toldErrors.set(channelId, now());
-    deps.channels.setStatus(channelId, 'active', message).catch((error: unknown) => {
+    deps.channels.noteError(channelId, message).catch((error: unknown) => {
       deps.log.warn('What is wrong with a channel could not be noted.', { channelId, error });
     });
   }

@@ -124,9 +124,13 @@ export function createChannelStore(db: Database) {
     },
 
     /** Null leaves what went wrong last as it is. */
-    async setStatus(id: string, status: ChannelStatus, lastError: string | null): Promise<void> {
-      await db.sql`
-        update channels set status = ${status}, last_error = coalesce(${lastError}, last_error) where id = ${id}`;
+    async setStatus(id: string, status: ChannelStatus): Promise<void> {
+      await db.sql`update channels set status = ${status} where id = ${id}`;
+    },
+
+    /** What is wrong with it; whether it takes anything is for people to say. */
+    async noteError(id: string, lastError: string): Promise<void> {
+      await db.sql`update channels set last_error = ${lastError} where id = ${id}`;
     },
 
     async remove(id: string): Promise<void> {

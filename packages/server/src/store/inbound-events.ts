@@ -52,6 +52,8 @@ export interface InboundEventRow {
   conversationId: string | null;
   runId: string | null;
   attempts: number;
+  /** Attempts that ended with their process. */
+  cutOffs: number;
   receivedAt: Date;
   history: { state: InboundState; at: string; reason: string | null }[];
 }
@@ -59,7 +61,7 @@ export interface InboundEventRow {
 export const columns = (sql: Sql) => sql`
   e.id, e.channel_id as "channelId", e.org_id as "orgId", e.agent_id as "agentId", e.kind, e.state, e.reason,
   e.duplicate_of as "duplicateOf", e.joined_to as "joinedTo", e.retry_count as "retryCount", e.conversation_id as "conversationId",
-  e.run_id as "runId", e.attempts, e.received_at as "receivedAt", e.history`;
+  e.run_id as "runId", e.attempts, e.cut_offs as "cutOffs", e.received_at as "receivedAt", e.history`;
 
 /** Appended with every change of state: what became of an event can be read from its row alone. */
 export const step = (sql: Sql, state: InboundState, reason: string | null) => sql`
@@ -212,7 +214,7 @@ async function requeueThose(sql: Sql, which: PendingQuery<Row[]>, atMost: number
       returning e.id
     ),
     requeued as (
-      update inbound_events e set ${step(sql, 'queued', 'replayed')}, attempts = 0, due_at = now(),
+      update inbound_events e set ${step(sql, 'queued', 'replayed')}, attempts = 0, cut_offs = 0, claimed_by = null, due_at = now(),
         run_id = a.run_id, joined_to = null
       from asked a where e.id = a.id and e.state in ('failed', 'dead', 'ignored')
       returning e.id

@@ -61,10 +61,10 @@ export function createInboundQueue(db: Database) {
       return { due: rows.filter((row) => !row.waits), looked: rows.length };
     },
 
-    /** What a process of this node, which is gone, had begun to work on. */
+    /** What a process of this node, which is gone, had begun to work on; the next claim sees that it was cut off. */
     async release(nodeId: string): Promise<void> {
       await db.sql`
-        update inbound_events set due_at = now(), claimed_by = null where due_at is not null and claimed_by = ${nodeId}`;
+        update inbound_events set due_at = now() where due_at is not null and claimed_by = ${nodeId}`;
     },
 
     /** What went on while an event was found to have to wait does not hold it back. */
@@ -187,7 +187,7 @@ export function createInboundQueue(db: Database) {
       const { conversationId, runId, replyTo, line } = turn;
       await sql`
         update inbound_events set ${step(sql, 'processing', null)}, conversation_id = ${conversationId},
-          run_id = ${runId}, reply_to = ${replyTo === null ? null : sql.json(replyTo)}, attempts = 0, line = ${line}, claimed_by = null,
+          run_id = ${runId}, reply_to = ${replyTo === null ? null : sql.json(replyTo)}, attempts = 0, cut_offs = 0, line = ${line}, claimed_by = null,
           due_at = now() + ${checkMs} * interval '1 millisecond'
         where id = ${id}`;
       if (others.length === 0) return;
@@ -197,12 +197,21 @@ export function createInboundQueue(db: Database) {
         where id = any (${others}::uuid[])`;
     },
 
+    /** Its turn was lost: another one is to begin after so long, for those too that were said in it. */
+    async beginAgain(id: string, afterMs: number, reason: string): Promise<void> {
+      const { sql } = db;
+      await sql`
+        update inbound_events set ${step(sql, 'queued', reason)}, run_id = null, joined_to = null, attempts = 0, cut_offs = 0,
+          claimed_by = null, due_at = now() + ${afterMs} * interval '1 millisecond'
+        where (id = ${id} or joined_to = ${id}) and state = 'processing'`;
+    },
+
     /** To be worked on again after so long, and why; null: nothing went wrong, it only waits. */
     async postpone(id: string, afterMs: number, reason: string | null): Promise<void> {
       const { sql } = db;
       await sql`
         update inbound_events set due_at = now() + ${afterMs} * interval '1 millisecond', claimed_by = null
-          ${reason === null ? sql`, attempts = 0` : sql`, reason = ${reason}`}
+          ${reason === null ? sql`, attempts = 0, cut_offs = 0` : sql`, reason = ${reason}`}
         where id = ${id} and due_at is not null`;
     },
   };

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import type { DomainError } from '../../src/domain/errors.ts';
 import { providerStandIn } from '../support/provider-stand-in.ts';
 import type { Script } from '../support/fake-sandbox.ts';
 import { echo } from '../support/run-world.ts';
@@ -169,4 +170,77 @@ test('an event that fails again and again does not hold back those behind it for
   await world.inbox.receive('slack', channelId, slackRequest(threadMessage('4.1', '4.0', 'heard')));
   await until('the second one is answered', async () => (await eventsOf(channelId))[1]?.state === 'done');
   assert.equal((await eventsOf(channelId))[0]!.state, 'processing');
+});
+
+test('a turn that was given up because the service ended during it is begun again, in its conversation and its place', async () => {
+  const channelId = await slackChannel();
+  const before = slack.calls.length;
+  gate = Promise.withResolvers();
+  await world.inbox.receive('slack', channelId, slackRequest(threadMessage('5.0', '5.0', 'wait for it')));
+  const begun = await until('the turn goes on', async () => {
+    const [row] = await eventsOf(channelId);
+    return row?.runId ? row : null;
+  });
+  await world.inbox.receive('slack', channelId, slackRequest(threadMessage('5.1', '5.0', 'afterwards')));
+  const [lane] = await world.db.sql<{ conversationId: string; epoch: string }[]>`
+    select conversation_id as "conversationId", epoch::text from lanes where run_id = ${begun.runId}`;
+  const error = { code: 'lost' as const, error: 'Lost.' };
+  const givenUp = { reason: 'Lost.', maxAttempts: 1, error, delayMs: 0, countsAlways: true };
+  await world.replica.life.endAttempt(lane!, givenUp);
+  gate.resolve();
+  await settled(channelId, 2);
+  const [again, next] = await eventsOf(channelId);
+  assert.notEqual(again!.runId, begun.runId);
+  assert.deepEqual(
+    [again!.conversationId, next!.conversationId],
+    [begun.conversationId, begun.conversationId],
+  );
+  assert.match(answersTo(before).join(' | '), /^wait for it.*afterwards$/s);
+  const [{ history }] = (await world.db.sql`select history from inbound_events where id = ${begun.id}`) as [
+    { history: { reason: string | null }[] },
+  ];
+  assert.equal(history.filter(({ reason }) => reason === 'turn_lost').length, 1);
+});
+
+test('an attempt that ends with its process does not count, but for an event that ends one after the other', async () => {
+  const channelId = await slackChannel();
+  failNext = 1;
+  await world.inbox.receive('slack', channelId, slackRequest(threadMessage('6.0', '6.0', 'not my fault')));
+  const [row] = await until('the next attempt waits', async () => {
+    const rows = await world.db.sql<{ id: string }[]>`
+      select id from inbound_events
+      where channel_id = ${channelId} and attempts = 1 and claimed_by is null and due_at > now() + interval '6 seconds'`;
+    return rows.length === 1 ? rows : null;
+  });
+  // As nine processes leave it that ended while they worked on it.
+  await world.db.sql`
+    update inbound_events set attempts = 8, cut_offs = 8, claimed_by = gen_random_uuid(), due_at = now() where id = ${row!.id}`;
+  await settled(channelId, 1);
+
+  await world.inbox.receive('slack', channelId, slackRequest(threadMessage('7.0', '7.0', 'a trap')));
+  await until('it is done', async () => (await eventsOf(channelId))[1]?.state === 'done');
+  await world.db.sql`
+    update inbound_events set state = 'queued', run_id = null, cut_offs = 20, claimed_by = gen_random_uuid(), due_at = now()
+    where channel_id = ${channelId} and id <> ${row!.id}`;
+  await until('it is given up', async () => (await eventsOf(channelId))[1]?.state === 'dead');
+});
+
+test('a forgery that comes while a channel is being paused does not resume it', async () => {
+  const channelId = await slackChannel();
+  const forged = slackRequest(threadMessage('8.0', '8.0', 'forged'), 'another secret');
+  await until('a forgery meets a channel that another replica has just paused', async () => {
+    await world.service.resume(world.owner, channelId);
+    await world.inbox.admit('slack', channelId);
+    await other.service.pause(world.owner, channelId);
+    const code = await world.inbox.receive('slack', channelId, forged).then(
+      () => null,
+      (error: DomainError) => error.code,
+    );
+    return code === 'signature_invalid';
+  });
+  const channel = await until('the owner is told why', async () => {
+    const found = await other.service.get(world.owner, channelId);
+    return found.lastError === null ? null : found;
+  });
+  assert.equal(channel.status, 'paused');
 });

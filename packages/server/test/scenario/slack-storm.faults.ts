@@ -15,8 +15,7 @@ test('A thousand Slack messages, each delivered ten times at once, give a thousa
 });
 
 test('A service that is killed four times amid 2,000 deliveries loses none that it acknowledged, and answers none twice.', async (t) => {
-  // A turn that was under way at three kills would be given up.
-  const world = await slackWorld({ BERTH_RUN_MAX_ATTEMPTS: '10' });
+  const world = await slackWorld();
   t.after(() => world.close());
   const told = await killAmidDeliveries(world, threadsOf(2_000), 4, 600_000);
   process.stdout.write(`${JSON.stringify(told)}\n`);

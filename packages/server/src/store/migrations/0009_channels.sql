@@ -65,7 +65,9 @@ create table inbound_events (
   place integer not null,
   reply_to jsonb,
   attempts integer not null default 0,
-  -- The node that works on it, as long as `due_at` is in the future.
+  -- Attempts that ended with their process: they are no fault of the event, and do not count among the others.
+  cut_offs integer not null default 0,
+  -- The node that works on it, as long as `due_at` is in the future; after that, the one that was lost meanwhile.
   claimed_by uuid,
   -- When it is next to be worked on; null: never again.
   due_at timestamptz,
@@ -102,7 +104,7 @@ create function claim_inbound(
   p_node uuid, p_per_org integer, p_except uuid[], p_turns integer, p_lease_ms integer, p_check_ms integer, p_patience integer
 ) returns table (
   id uuid, channel_id uuid, org_id uuid, agent_id uuid, kind text, state text, reason text, duplicate_of uuid, joined_to uuid,
-  retry_count integer, conversation_id uuid, run_id uuid, attempts integer, received_at timestamptz, history jsonb, line text,
+  retry_count integer, conversation_id uuid, run_id uuid, attempts integer, cut_offs integer, received_at timestamptz, history jsonb, line text,
   message_key text, place integer, reply_to jsonb, waits boolean, request jsonb, body bytea, is_followed boolean
 ) language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -154,11 +156,12 @@ begin
     )
     update inbound_events e set
       due_at = now() + case when p.waits then p.wait_ms else p_lease_ms end * interval '1 millisecond',
-      attempts = e.attempts + case when p.waits then 0 else 1 end,
+      attempts = e.attempts + case when p.waits or e.claimed_by is not null then 0 else 1 end,
+      cut_offs = e.cut_offs + case when e.claimed_by is not null then 1 else 0 end,
       claimed_by = case when p.waits then null else p_node end
     from picked p where e.id = p.id
     returning e.id, e.channel_id, e.org_id, e.agent_id, e.kind, e.state, e.reason, e.duplicate_of, e.joined_to, e.retry_count,
-      e.conversation_id, e.run_id, e.attempts, e.received_at, e.history, e.line, e.message_key, e.place, e.reply_to, p.waits,
+      e.conversation_id, e.run_id, e.attempts, e.cut_offs, e.received_at, e.history, e.line, e.message_key, e.place, e.reply_to, p.waits,
       case when not p.waits and e.run_id is null then e.request end,
       case when not p.waits and e.run_id is null then e.body end,
       not p.waits and e.run_id is null and e.line is not null and exists (
