@@ -5,6 +5,7 @@ import { errorResponseAs } from '../http/errors.ts';
 import { answerId, type RpcId } from '../http/json-rpc-id.ts';
 import { allowsOrigin } from '../hosts/cors.ts';
 import type { HostCall, HostMount, Refusal } from '../hosts/host-edge.ts';
+import { nothingElse, registerNothingElse } from './nothing-else.ts';
 import { registerTools } from './tools.ts';
 
 /** The service's own version says nothing of a protocol; it is there because the protocol wants one. */
@@ -25,10 +26,11 @@ export function mcpMount(log: Log): HostMount {
           instructions:
             `${agent.description}\nThe tool send_message speaks to the agent "${agent.name}".`.trim(),
           // What an agent offers never changes while it is connected to.
-          capabilities: { tools: { listChanged: false } },
+          capabilities: { tools: { listChanged: false }, ...nothingElse },
         },
       );
       registerTools(server, call);
+      registerNothingElse(server);
       return server;
     },
     { onerror: (error) => log.debug('A request of MCP was refused.', { error: error.message }) },
