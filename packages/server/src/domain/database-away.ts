@@ -34,18 +34,21 @@ export function isDatabaseAway(error: unknown): boolean {
  * serialization failure): nothing of it has taken effect, and the same may be asked again.
  */
 export function isWithdrawn(error: unknown): boolean {
-  const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
-  return name === 'PostgresError' && (code === '40P01' || code === '40001');
+  return /^(40P01|40001)$/.test(stateOf(error));
 }
 
 /** Whether a value is to blame, which no other attempt makes storable (SQLSTATE class 22, data exception). */
 export function isUnstorable(error: unknown): boolean {
-  const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
-  return name === 'PostgresError' && typeof code === 'string' && code.startsWith('22');
+  return stateOf(error).startsWith('22');
 }
 
-/** Text that no text of the database can hold, such as one with U+0000 (PostgreSQL's 22021 and 22P05). */
+/** Of these, text that no text of the database can hold, such as one with U+0000. */
 export function isUnstorableText(error: unknown): boolean {
+  return /^(22021|22P05)$/.test(stateOf(error));
+}
+
+/** The SQLSTATE that PostgreSQL itself has told; empty for all else. */
+function stateOf(error: unknown): string {
   const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
-  return name === 'PostgresError' && (code === '22021' || code === '22P05');
+  return name === 'PostgresError' && typeof code === 'string' ? code : '';
 }
