@@ -22,6 +22,7 @@ import { createModelGateway } from './gateway/gateway.ts';
 import { readProviders } from './gateway/providers.ts';
 import { harnessLinks } from './harness/link.ts';
 import { openA2a } from './open-a2a.ts';
+import { openA2aGrpc } from './open-a2a-grpc.ts';
 import { harnessLaunch, harnessWait, prepareHarness } from './harness/launch.ts';
 import { egressGauges, openEgress } from './open-egress.ts';
 import { openSandboxDriver } from './open-sandbox-driver.ts';
@@ -373,6 +374,7 @@ export async function compose(
     Math.floor(openFilesLimit() / 2),
     [createTerminalEdge({ services, baseUrl: config.baseUrl, clientAddress, log })],
   );
+  const grpc = openA2aGrpc(config, app.edge, Math.floor(openFilesLimit() / 4));
   let purge: NodeJS.Timeout | undefined;
 
   return {
@@ -391,6 +393,7 @@ export async function compose(
       await outside.start();
       rateLimit.start(500);
       a2a.delivery.start();
+      await grpc.start();
       purge = setInterval(() => {
         idempotency
           .purge()
@@ -407,6 +410,7 @@ export async function compose(
         ['sandbox driver', () => sandboxDriver.close(), END_MS],
         ['terminals', async () => terminals.close(), END_MS],
         ['listener', () => listener.close(2_000), END_MS],
+        ['gRPC', () => grpc.close(2_000), END_MS],
         ...outside.endSteps,
         ['events', () => hub.drain(), END_MS],
         ['deployments', () => work.idle(), END_MS],

@@ -106,6 +106,16 @@ export const vars = {
     'File of the certificate for STARTTLS, in PEM form; together with its key.',
   ),
   smtpKey: declare('BERTH_SMTP_TLS_KEY', '(none)', 'File of its key, in PEM form.'),
+  a2aGrpcPort: declare(
+    'BERTH_A2A_GRPC_PORT',
+    '(off)',
+    'Port on which agents speak A2A over gRPC, on the address of BERTH_HOST, 0 to 65535; 0 takes a free one. Absent: they do not.',
+  ),
+  a2aGrpcPublicPort: declare(
+    'BERTH_A2A_GRPC_PUBLIC_PORT',
+    '(the same)',
+    'Port of gRPC that agent cards tell, 1 to 65535, when a proxy takes it on another one.',
+  ),
   egressDefault: declare(
     'BERTH_EGRESS_DEFAULT',
     'npm,pypi,debian',

@@ -1,3 +1,4 @@
+import { readA2aGrpc, type A2aGrpcConfig } from './config-a2a-grpc.ts';
 import { readSmtp, type SmtpConfig } from './config-smtp.ts';
 import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
@@ -49,6 +50,8 @@ export interface Config {
   allowPrivateNetworks: string[];
   /** Null: mail is not taken over SMTP. */
   smtp: SmtpConfig | null;
+  /** Null: A2A is not served over gRPC. */
+  a2aGrpc: A2aGrpcConfig | null;
   /** Of agents whose owner has set none. */
   defaultEgress: EgressPolicy;
   defaultModel: string | null;
@@ -162,6 +165,7 @@ export function readConfig(env: Env): Config {
     encryptionKey: encryptionKey || null,
     allowPrivateNetworks: readNetworks('BERTH_ALLOW_PRIVATE_NETWORKS', vars.allowPrivateNetworks(env)),
     smtp: readSmtp(env, baseUrl),
+    a2aGrpc: readA2aGrpc(env, port),
     defaultEgress: readDefaultEgress(vars.egressDefault(env) || 'npm,pypi,debian'),
     defaultModel: defaultModel || null,
     modelProvidersFile: readFileName('BERTH_MODEL_PROVIDERS', vars.modelProviders(env)),

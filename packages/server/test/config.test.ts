@@ -21,6 +21,8 @@ const bad: Record<string, string[]> = {
   BERTH_RATE_LIMIT: ['600', '600/0', '0/60', 'a/b', '600/60/1'],
   BERTH_ENCRYPTION_KEY: ['short', 'g'.repeat(64)],
   BERTH_ALLOW_PRIVATE_NETWORKS: ['127.0.0.1', 'localhost/8', '10.0.0.0/33', '300.0.0.0/8', '::1/129'],
+  BERTH_A2A_GRPC_PORT: ['grpc', '-1', '65536', '8080'],
+  BERTH_A2A_GRPC_PUBLIC_PORT: ['0', '65536', 'https'],
   BERTH_SMTP_PORT: ['25a', '-1', '65536'],
   BERTH_SMTP_NAME: ['a b', 'https://a'],
   BERTH_SMTP_TLS_CERT: ['/a/certificate.pem'],

@@ -66,6 +66,10 @@ export const limits = {
   acpIdleMs: 300_000,
   /** Of a request of A2A, whose messages may hold files. */
   a2aBodyBytes: 6 * 1024 * 1024,
+  /** Calls that one connection of A2A over gRPC has open at once. */
+  a2aGrpcStreams: 100,
+  /** A connection of gRPC without a call for so long is ended. */
+  a2aGrpcIdleMs: 300_000,
   /** Connections to an agent's own web server that are open at once, and to those of all agents of this node. */
   webConnectionsPerAgent: 100,
   webConnections: 1_000,

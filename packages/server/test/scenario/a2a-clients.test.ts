@@ -5,10 +5,12 @@ import { AgentCard, Role, TaskState, verifyAgentCardSignature } from '@a2a-js/sd
 import type { Message, StreamResponse, Task } from '@a2a-js/sdk';
 import type { Client } from '@a2a-js/sdk/client';
 import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
+import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
 import { TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError } from '@a2a-js/sdk/errors';
 import * as old from 'a2a-js-sdk-0.3/client';
 import { a2a } from 'a2a-ai-provider';
 import { generateText, streamText } from 'ai';
+import { grpcCallOptions, grpcPort } from '../support/a2a-grpc.ts';
 import type { A2aWorld } from '../support/a2a-world.ts';
 import { a2aWorld } from '../support/a2a-world.ts';
 import { keyedProxy } from '../support/keyed-proxy.ts';
@@ -17,7 +19,7 @@ let world: A2aWorld;
 let keyed: typeof fetch;
 
 before(async () => {
-  world = await a2aWorld();
+  world = await a2aWorld({ env: { BERTH_A2A_GRPC_PORT: '0' } });
   keyed = (input, init) => {
     const request = new Request(input, init);
     request.headers.set('authorization', `Bearer ${world.service.key}`);
@@ -51,13 +53,18 @@ const request = (message: Message, returnImmediately = false) => ({
   metadata: undefined,
 });
 
-async function clientOf(binding: 'JSONRPC' | 'HTTP+JSON'): Promise<Client> {
+async function clientOf(binding: 'JSONRPC' | 'HTTP+JSON' | 'GRPC'): Promise<Client> {
+  const reply = await world.request('GET', '/.well-known/agent-card.json');
+  const card = AgentCard.fromJSON(reply.body);
+  const host = new URL(world.origin).hostname;
   const transports = [
     new JsonRpcTransportFactory({ fetchImpl: keyed }),
     new RestTransportFactory({ fetchImpl: keyed }),
+    new GrpcTransportFactory({ grpcCallOptions: grpcCallOptions(host, world.service.key) }),
   ];
-  const reply = await world.request('GET', '/.well-known/agent-card.json');
-  const card = AgentCard.fromJSON(reply.body);
+  // Names below localhost are found by browsers, not by every resolver.
+  for (const one of card.supportedInterfaces)
+    if (one.protocolBinding === 'GRPC') one.url = `127.0.0.1:${grpcPort(reply.body)}`;
   return new ClientFactory({ transports, preferredTransports: [binding] }).createFromAgentCard(card);
 }
 
@@ -70,7 +77,7 @@ function textOf(task: Task): string {
 
 const caseOf = ({ payload }: StreamResponse) => payload?.$case;
 
-for (const binding of ['JSONRPC', 'HTTP+JSON'] as const) {
+for (const binding of ['JSONRPC', 'HTTP+JSON', 'GRPC'] as const) {
   test(`the A2A SDK's client does everything over ${binding}`, async () => {
     const client = await clientOf(binding);
     const done = (await client.sendMessage(request(sent('hello there')))) as Task;

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
+import { grpcPort, grpcWire } from '../support/a2a-grpc.ts';
+import { grpcOperations } from '../support/a2a-grpc-operations.ts';
 import { hostFetch } from '../support/host-fetch.ts';
 import {
   a2a,
@@ -27,6 +29,7 @@ import { startWorld } from '../support/scenario-world.ts';
 
 let world: World;
 let at: typeof fetch;
+let wire: ReturnType<typeof grpcWire>;
 let ours: Ids;
 let theirs: Ids;
 
@@ -39,12 +42,17 @@ async function makeRun(agentId: string, key: string): Promise<Ids> {
 }
 
 before(async () => {
-  world = await startWorld();
+  world = await startWorld({ BERTH_A2A_GRPC_PORT: '0' });
   at = hostFetch(world.service.port);
+  const card = await at(`${hostOf(world.agentId)}/.well-known/agent-card.json`, { headers: v1 });
+  wire = grpcWire(grpcPort(await card.json()));
   ours = await makeRun(world.agentId, world.keys.owner);
   theirs = await makeRun(world.otherAgentId, world.keys.owner);
 });
-after(() => world?.end());
+after(async () => {
+  wire?.close();
+  await world?.end();
+});
 
 const strange = (agentId: string): Ids => ({
   agentId,
@@ -73,6 +81,26 @@ async function answerOf(operation: Operation, base: string, key: string, ids: Id
   return text.replaceAll(/"requestId\\?":\\?"[^"\\]*/g, '');
 }
 
+/** The same of an operation of gRPC, asked of the host of an agent. */
+async function grpcAnswerOf(
+  { version, method, request }: (typeof grpcOperations)[number],
+  agentId: string,
+  key: string,
+  ids: Ids,
+): Promise<string> {
+  const reply = await wire.call({ version, method, request: request(ids), agentId, key });
+  const { trailing, initial, ...told } = reply;
+  const heads = [initial, trailing].map((one) =>
+    Object.keys(one.getMap()).map((name) => [
+      name,
+      /^(x-request-id|ratelimit|date)$/.test(name) ? '' : one.get(name),
+    ]),
+  );
+  let text = JSON.stringify([told, heads]);
+  for (const id of Object.values(ids)) text = text.replaceAll(id as string, '<id>');
+  return text;
+}
+
 const hostOf = (agentId: string) => `http://${agentId}.localhost:${world.service.port}`;
 
 test('every operation of every surface answers for what is another agent’s as for what there is not, also to a key that sees both', async () => {
@@ -88,6 +116,29 @@ test('every operation of every surface answers for what is another agent’s as 
     // Each can tell: asked for the agent's own, it says something else.
     const own = await answerOf(operation, hostOf(ours.agentId), world.keys.agentUse, ours);
     assert.notEqual(own, missing, `${operation.name} says nothing of what there is: ${own}`);
+  }
+});
+
+test('every operation of A2A over gRPC answers for what is another agent’s as for what there is not', async () => {
+  for (const operation of grpcOperations) {
+    const ask = (key: string, ids: Ids) => grpcAnswerOf(operation, ours.agentId, key, ids);
+    const missing = await ask(world.keys.owner, strange(ours.agentId));
+    const foreign = await ask(world.keys.owner, { ...theirs, agentId: ours.agentId });
+    assert.equal(foreign, missing, operation.name);
+    assert.ok(!/secret/i.test(foreign), operation.name);
+    const own = await ask(world.keys.agentUse, ours);
+    assert.notEqual(own, missing, `${operation.name} says nothing of what there is: ${own}`);
+  }
+});
+
+test('a key of another agent or organisation gets over gRPC what it gets where there is no agent', async () => {
+  const { otherAgent, foreign } = world.keys;
+  for (const operation of grpcOperations) {
+    for (const key of [otherAgent, foreign]) {
+      const missing = await grpcAnswerOf(operation, randomUUID(), key, ours);
+      assert.match(missing, /^\[\{"code":5,/, operation.name);
+      assert.equal(await grpcAnswerOf(operation, ours.agentId, key, ours), missing, operation.name);
+    }
   }
 });
 

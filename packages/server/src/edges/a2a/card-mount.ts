@@ -26,7 +26,7 @@ async function answer(call: PublicCall, keysUrl: string): Promise<Response> {
       throw new DomainError('method_not_allowed', 'This path takes GET only.');
     if (call.path === KEYS_PATH) return await keys(call);
     const version = versionOf(call.header('a2a-version'), call.query);
-    const card = agentCard(call.agent, call.origin);
+    const card = agentCard(call);
     return cached(call, await cardJson(card, version, keysUrl, call.services.a2a), call.agent.updatedAt);
   } catch (error) {
     const failure = failureOf(error, call.requestId);

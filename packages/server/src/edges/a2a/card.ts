@@ -3,21 +3,27 @@ import { ServerCallContext } from '@a2a-js/sdk/server';
 import { duplicateInterfacesForLegacy } from '@a2a-js/sdk/compat/v0_3';
 import { LegacyRestTransportHandler } from '@a2a-js/sdk/compat/v0_3/server';
 import type { A2ARequestHandler } from '@a2a-js/sdk/server';
-import type { Agent } from '../../domain/nouns.ts';
 import type { A2aService } from '../../services/a2a-api.ts';
+import type { PublicCall } from '../hosts/host-edge.ts';
 import { inputModes, outputModes } from './parts.ts';
 import { canonicalJson } from './canonical-json.ts';
 import { REST_PATH, RPC_PATH } from './paths.ts';
 
-/** What an agent tells of itself (A2A 1.0, section 4.4.1). `origin` is its own address. */
-export function agentCard(agent: Agent, origin: string): AgentCard {
+/** An agent and where it is reached. */
+export type Described = Pick<PublicCall, 'agent' | 'origin' | 'grpcTarget'>;
+
+/** What an agent tells of itself (A2A 1.0, section 4.4.1). */
+export function agentCard({ agent, origin, grpcTarget }: Described): AgentCard {
   const description = agent.description.trim() || `${agent.name}, an agent.`;
   const supportedInterfaces = duplicateInterfacesForLegacy(
     [
       { url: origin + RPC_PATH, protocolBinding: 'JSONRPC', tenant: '', protocolVersion: '1.0' },
       { url: origin + REST_PATH, protocolBinding: 'HTTP+JSON', tenant: '', protocolVersion: '1.0' },
+      ...(grpcTarget === null
+        ? []
+        : [{ url: grpcTarget, protocolBinding: 'GRPC', tenant: '', protocolVersion: '1.0' }]),
     ],
-    ['JSONRPC', 'HTTP+JSON'],
+    ['JSONRPC', 'HTTP+JSON', 'GRPC'],
   );
   return {
     name: agent.name,
@@ -55,9 +61,9 @@ export function agentCard(agent: Agent, origin: string): AgentCard {
 }
 
 /** For callers with a key: what else a user of the agent may want to know. */
-export function extendedCard(agent: Agent, origin: string): AgentCard {
-  const card = agentCard(agent, origin);
-  card.skills[0]!.tags.push(`model:${agent.model}`);
+export function extendedCard(described: Described): AgentCard {
+  const card = agentCard(described);
+  card.skills[0]!.tags.push(`model:${described.agent.model}`);
   return card;
 }
 

@@ -17,7 +17,6 @@ import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Run } from '../../domain/nouns.ts';
 import { isTerminal } from '../../domain/nouns.ts';
-import type { HostCall } from '../hosts/host-edge.ts';
 import { answerTo } from './answers.ts';
 import { agentCard, extendedCard } from './card.ts';
 import { malformed } from './guard.ts';
@@ -26,6 +25,7 @@ import { followRun } from './follow-run.ts';
 import { taskFilter } from './list-filter.ts';
 import { readParts } from './parts.ts';
 import { PushOperations, readPushConfig } from './push-operations.ts';
+import type { TaskCall } from './push-operations.ts';
 import { TaskView } from './task-view.ts';
 import type { Version } from './versions.ts';
 
@@ -46,17 +46,17 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
   seq = 0;
   readonly #signal: AbortSignal;
 
-  constructor(call: HostCall, version: Version, signal: AbortSignal) {
+  constructor(call: TaskCall, version: Version, signal: AbortSignal) {
     super(call, version);
     this.#signal = signal;
   }
 
   async getAgentCard(): Promise<AgentCard> {
-    return agentCard(this.call.agent, this.call.origin);
+    return agentCard(this.call);
   }
 
   async getAuthenticatedExtendedAgentCard(): Promise<AgentCard> {
-    return extendedCard(this.call.agent, this.call.origin);
+    return extendedCard(this.call);
   }
 
   async sendMessage(params: SendMessageRequest): Promise<Message | Task> {

@@ -3,13 +3,18 @@ import { legacyError } from './errors.ts';
 
 /** The handler with errors that the SDK's 0.3 layer tells as they are: of others it would tell what only logs may hold. */
 export function legacyHandler(handler: A2ARequestHandler, requestId: string): A2ARequestHandler {
+  return mapErrors(handler, (error) => legacyError(error, requestId));
+}
+
+/** The handler, with what `map` makes of each error that it throws. */
+export function mapErrors(handler: A2ARequestHandler, map: (error: unknown) => Error): A2ARequestHandler {
   const guarded =
     <A extends unknown[], R>(work: (...args: A) => Promise<R>) =>
     async (...args: A): Promise<R> => {
       try {
         return await work.apply(handler, args);
       } catch (error) {
-        throw legacyError(error, requestId);
+        throw map(error);
       }
     };
   const guardedStream = <A extends unknown[], T>(work: (...args: A) => AsyncGenerator<T, void, undefined>) =>
@@ -17,7 +22,7 @@ export function legacyHandler(handler: A2ARequestHandler, requestId: string): A2
       try {
         yield* work.apply(handler, args);
       } catch (error) {
-        throw legacyError(error, requestId);
+        throw map(error);
       }
     };
   return {

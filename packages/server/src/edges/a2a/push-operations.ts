@@ -12,12 +12,15 @@ import type { HostCall } from '../hosts/host-edge.ts';
 import { TaskNotFoundError } from './errors.ts';
 import type { Version } from './versions.ts';
 
+/** What the operations need of a call, by whatever binding it came. */
+export type TaskCall = Pick<HostCall, 'agent' | 'caller' | 'services' | 'origin' | 'grpcTarget'>;
+
 /** Operations on the push configurations of a task, and how a task is found. */
 export class PushOperations {
-  readonly call: HostCall;
+  readonly call: TaskCall;
   readonly version: Version;
 
-  constructor(call: HostCall, version: Version) {
+  constructor(call: TaskCall, version: Version) {
     this.call = call;
     this.version = version;
   }

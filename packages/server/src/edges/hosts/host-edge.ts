@@ -62,6 +62,8 @@ interface AnyCall {
   agent: Agent;
   /** The agent's own address, `https://<id>.<domain>`. */
   origin: string;
+  /** Where it speaks A2A over gRPC, `host:port`; null: it does not. */
+  grpcTarget: string | null;
   /** As sent, without the query. */
   path: string;
   /** Without its question mark. */

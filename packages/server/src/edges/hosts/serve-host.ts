@@ -14,7 +14,7 @@ import { admitKey } from '../http/gate.ts';
 import type { RouteStats } from '../http/metrics.ts';
 import type { Env } from '../http/request.ts';
 import { clientAddress, header, queryText } from '../http/request.ts';
-import { agentUrl } from '../present/agent.ts';
+import { agentUrl, grpcTarget } from '../present/agent.ts';
 import { preflight, writeCors } from './cors.ts';
 import { hostKey } from './credentials.ts';
 import type { HostCall, HostMount, PublicCall } from './host-edge.ts';
@@ -127,6 +127,7 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
   return {
     agent,
     origin: agentUrl(agent.id, edge.addresses),
+    grpcTarget: grpcTarget(agent.id, edge.addresses),
     path,
     query: queryText(c.req.url),
     requestId,

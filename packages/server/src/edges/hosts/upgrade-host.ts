@@ -10,7 +10,7 @@ import { admitKey } from '../http/gate.ts';
 import { queryText } from '../http/request.ts';
 import { answerSocket } from '../http/socket-answer.ts';
 import type { Upgrade } from '../listener.ts';
-import { agentUrl } from '../present/agent.ts';
+import { agentUrl, grpcTarget } from '../present/agent.ts';
 import { allowsOrigin } from './cors.ts';
 import { hostKey } from './credentials.ts';
 import type { HostMount, HostUpgrade, PublicUpgradeCall } from './host-edge.ts';
@@ -64,6 +64,7 @@ export function hostUpgrades(
     const callOf = (agent: Agent): PublicUpgradeCall => ({
       agent,
       origin: agentUrl(agent.id, edge.addresses),
+      grpcTarget: grpcTarget(agent.id, edge.addresses),
       path,
       query: queryText(request.url ?? ''),
       requestId,

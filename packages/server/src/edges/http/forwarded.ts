@@ -1,13 +1,19 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Network } from '../../domain/address-ranges.ts';
 import { carriedIpv4, contains, parseAddress } from '../../domain/address-ranges.ts';
+
+/** Of a request, also of HTTP/2: its fields in lower case, with `host` for the authority, and who sent it. */
+export interface Incoming {
+  headers: IncomingHttpHeaders;
+  socket: { remoteAddress?: string | undefined };
+}
 
 /** What proxies say of the client, believed of trusted ones only: anybody can write such a header. */
 export interface Proxies {
   /** The host that the client asked for: `X-Forwarded-Host` of a trusted proxy, else `Host`. */
-  host(incoming: IncomingMessage): string | undefined;
+  host(incoming: Incoming): string | undefined;
   /** The nearest address that is no trusted proxy's, by `X-Forwarded-For`; the peer of the connection without one. */
-  clientAddress(incoming: IncomingMessage): string;
+  clientAddress(incoming: Incoming): string;
 }
 
 export function createProxies(trusted: readonly Network[]): Proxies {
@@ -19,7 +25,7 @@ export function createProxies(trusted: readonly Network[]): Proxies {
       (network) => contains(network, address) || (carried !== null && contains(network, carried)),
     );
   };
-  const isFromProxy = (incoming: IncomingMessage): boolean =>
+  const isFromProxy = (incoming: Incoming): boolean =>
     trusted.length > 0 && isTrusted(incoming.socket.remoteAddress);
 
   return {

@@ -56,6 +56,8 @@ export interface Addresses {
   /** Where clients reach the service, without a trailing slash. */
   baseUrl: string;
   appDomain: string;
+  /** Port at which clients reach A2A over gRPC at the agents' hosts; absent: it is not served. */
+  a2aGrpcPort?: number;
 }
 
 /** Everything that a handler works with; it does one service call and answers. */

@@ -43,3 +43,15 @@ export function isTooDeep(json: string, maxDepth: number = limits.jsonDepth): bo
   }
   return false;
 }
+
+/** The same of a value that did not come as JSON. */
+export function isDeepValue(root: unknown, maxDepth: number = limits.jsonDepth): boolean {
+  const open: [depth: number, value: unknown][] = [[0, root]];
+  for (let next = open.pop(); next; next = open.pop()) {
+    const [depth, value] = next;
+    if (typeof value !== 'object' || value === null) continue;
+    if (depth >= maxDepth) return true;
+    for (const inner of Object.values(value)) open.push([depth + 1, inner]);
+  }
+  return false;
+}

@@ -9,6 +9,14 @@ export function agentUrl(agentId: string, addresses: Addresses): string {
   return `${scheme}://${agentId}.${addresses.appDomain}`;
 }
 
+/**
+ * Where an agent speaks A2A over gRPC: `host:port` without a scheme, as its clients take it. Null: that is not served.
+ */
+export function grpcTarget(agentId: string, { appDomain, a2aGrpcPort }: Addresses): string | null {
+  if (a2aGrpcPort === undefined) return null;
+  return `${agentId}.${appDomain.replace(/:\d+$/, '')}:${a2aGrpcPort}`;
+}
+
 export function agentOf(agent: Agent, addresses: Addresses) {
   return {
     id: agent.id,

@@ -1,0 +1,111 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { ServerInterceptingCall } from '@grpc/grpc-js';
+import type { Metadata, ServerInterceptor } from '@grpc/grpc-js';
+import { DomainError } from '../../../domain/errors.ts';
+import { newId } from '../../../domain/ids.ts';
+import type { Agent } from '../../../domain/nouns.ts';
+import type { Caller } from '../../../services/api.ts';
+import { hostKey } from '../../hosts/credentials.ts';
+import { narrowed } from '../../hosts/serve-host.ts';
+import type { Head } from '../../http/answer.ts';
+import type { Edge } from '../../http/edge.ts';
+import { admitKey } from '../../http/gate.ts';
+import { endedBy } from './status.ts';
+import type { Ended } from './status.ts';
+
+/** A call whose key and agent are known. */
+export interface Admitted {
+  path: string;
+  /** What stands before the app domain in the authority. */
+  label: string;
+  requestId: string;
+  startedAt: number;
+  agent: Agent;
+  caller: Caller;
+  /** RateLimit and RateLimit-Policy, as over HTTP. */
+  head: Head;
+}
+
+export type Refused = Pick<Admitted, 'path' | 'label' | 'requestId' | 'startedAt'> & {
+  keyId: string | null;
+} & Ended;
+
+/** A client that sends its message slower than this is let go, as over HTTP. */
+const MESSAGE_TIMEOUT_MS = 30_000;
+
+/**
+ * Who calls whom, before anything of the message is read: the key, its rate, and the agent whose host the authority names.
+ * What is admitted is kept under the metadata of the call.
+ */
+export function admission(
+  edge: Edge,
+  labelOfHost: (host: string | undefined) => string | null,
+  onRefused: (refused: Refused) => void,
+): { interceptor: ServerInterceptor; of(metadata: Metadata): Admitted } {
+  const kept = new WeakMap<Metadata, Admitted>();
+
+  const interceptor: ServerInterceptor = (method, call) => {
+    let timer: NodeJS.Timeout | undefined;
+    const late = () => {
+      const error = new DomainError('invalid_request', 'The message did not arrive in time.');
+      call.sendStatus(endedBy(error, newId()).status);
+    };
+    return new ServerInterceptingCall(call, {
+      start: (next) =>
+        next({
+          onReceiveMetadata(metadata, admit) {
+            const { remoteAddress } = call.getConnectionInfo();
+            const headers = { ...headersOf(metadata), host: call.getHost() };
+            const incoming = { headers, socket: { remoteAddress } };
+            const label = labelOfHost(edge.proxies.host(incoming)) ?? '';
+            const asked = { path: method.path, label, requestId: newId(), startedAt: performance.now() };
+            const trace = { keyId: null as string | null };
+            admitted(edge, incoming, label, trace).then(
+              (found) => {
+                kept.set(metadata, { ...asked, ...found });
+                timer = setTimeout(late, MESSAGE_TIMEOUT_MS);
+                admit(metadata);
+              },
+              (error: unknown) => {
+                const ended = endedBy(error, asked.requestId);
+                call.sendStatus(ended.status);
+                onRefused({ ...asked, ...trace, ...ended });
+              },
+            );
+          },
+          onReceiveHalfClose(next) {
+            clearTimeout(timer);
+            next();
+          },
+          onCancel: () => clearTimeout(timer),
+        }),
+    });
+  };
+  return { interceptor, of: (metadata) => kept.get(metadata)! };
+}
+
+async function admitted(
+  edge: Edge,
+  incoming: { headers: IncomingHttpHeaders; socket: { remoteAddress: string | undefined } },
+  label: string,
+  trace: { keyId: string | null },
+): Promise<Pick<Admitted, 'agent' | 'caller' | 'head'>> {
+  const head: Head = {};
+  const caller = await admitKey(
+    edge,
+    () => hostKey(incoming.headers),
+    () => edge.proxies.clientAddress(incoming),
+    head,
+  );
+  trace.keyId = caller.keyId;
+  const agent = await edge.services.agents.get(caller, label);
+  return { agent, caller: narrowed(caller, agent), head };
+}
+
+/** As Node has them of HTTP/1.1: several values of a name are joined. Binary values are nothing of ours. */
+function headersOf(metadata: Metadata): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const name of Object.keys(metadata.getMap()))
+    if (!name.endsWith('-bin')) headers[name] = metadata.get(name).join(', ');
+  return headers;
+}
