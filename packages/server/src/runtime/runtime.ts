@@ -3,6 +3,7 @@ import { within } from '../domain/time-limit.ts';
 import type { Cancel } from '../services/cancel.ts';
 import type { Claim, RunLife } from '../services/run-life.ts';
 import type { TurnHistory } from '../services/turn-history.ts';
+import { LastFew } from '../domain/last-few.ts';
 import { Keeper, type KeeperOptions } from './keeper.ts';
 import { adoptTurns } from './adopt-turns.ts';
 import { resumeTurn, runTurn, type Resumption, type RunnerDependencies } from './runner.ts';
@@ -60,6 +61,8 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
   /** The same, and the last one of each conversation that is over, for usage that comes late. */
   const lastTurns = new Map<string, Turn>();
   const byRun = new Map<string, Turn>();
+  /** A claim is committed before its answer is here, and who cancels right then means a run that is not known yet. */
+  const early = new LastFew(EARLY_SIGNALS);
   const ends = new WeakMap<Turn, Promise<void>>();
   const keeper = new Keeper(deps);
   const reconciler = new Reconciler(deps, keeper);
@@ -75,6 +78,7 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
     ends.set(turn, promise);
     byRun.set(runId, turn);
     remember(conversationId, turn);
+    if (early.take(runId)) lookSoon([runId]);
     try {
       if (former && !former.isOver) {
         // The lane is this turn's, so that one is nobody's any more, and its harness has one turn at a time.
@@ -109,9 +113,13 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
       byRun.get(runId)?.questions?.answer(requestId, answer);
     for (const runId of stops) byRun.get(runId)?.stop('cancel');
   }
-  life.onSignal((runIds) => {
-    // What is missed here, the upkeep finds.
+  /** What is missed here, the upkeep finds. */
+  function lookSoon(runIds: string[] | null): void {
     look(runIds).catch((error: unknown) => log.warn('Signals could not be read.', { error: String(error) }));
+  }
+  life.onSignal((runIds) => {
+    for (const id of runIds ?? []) if (!byRun.has(id)) early.add(id);
+    lookSoon(runIds);
   });
 
   const scheduler = new Scheduler({ ...deps, execute, ready: (agentId) => keeper.ready(agentId) });
@@ -198,4 +206,6 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
 }
 
 const LOOK_MS = 10;
+/** Signals go to every replica, so most of these are of runs that another one executes. */
+const EARLY_SIGNALS = 10_000;
 const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));

@@ -62,6 +62,41 @@ test('cancelling a running run reaches the harness, keeps what it said in the lo
   );
 });
 
+test('a run that is cancelled before its process knows that it has claimed it is cancelled', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const { promise: told, resolve: tell } = Promise.withResolvers<void>();
+  let claimed = 0;
+  const replica = await world.replica({
+    script: untilStopped,
+    // Else the upkeep finds it before long.
+    leaseMs: 600_000,
+    lifeOf: (life) => ({
+      ...life,
+      async claim(...which) {
+        const claims = await life.claim(...which);
+        claimed += claims.length;
+        if (claims.length > 0) await told;
+        return claims;
+      },
+    }),
+  });
+  t.after(() => tell());
+  const edge = await world.replica({ start: false, leaseMs: 600_000 });
+  // It knows of the other one now, and rings it.
+  await edge.life.beat();
+  const { runId } = await edge.runs.send(owner, send('go', { agentId }));
+  await until('it is claimed', () => claimed === 1);
+  let isTold = false;
+  replica.doorbell.on('cancel', () => (isTold = true));
+  const cancelled = edge.runs.cancel(owner, runId);
+  await until('the owner was told', () => isTold);
+  tell();
+  await cancelled;
+  await until('it is cancelled', async () => (await edge.runs.get(owner, runId)).status === 'cancelled');
+});
+
 test('a harness that ignores the cancel loses its sandbox, and the other turns in it are tried again', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());

@@ -15,7 +15,7 @@ import { createConversations } from '../../src/services/conversations.ts';
 import { createEvents } from '../../src/services/events.ts';
 import { createHub } from '../../src/services/hub.ts';
 import { createOutcomes } from '../../src/services/outcomes.ts';
-import { createRunLife } from '../../src/services/run-life.ts';
+import { createRunLife, type RunLife } from '../../src/services/run-life.ts';
 import { createRuns } from '../../src/services/runs.ts';
 import { createSandboxRecords } from '../../src/services/sandbox-records.ts';
 import { createTurnHistory } from '../../src/services/turn-history.ts';
@@ -35,6 +35,8 @@ export const echo: Script = async (turn) => {
 };
 
 export interface ReplicaOptions {
+  /** What the runtime has in place of it. */
+  lifeOf?: (life: RunLife) => RunLife;
   nodeId?: string;
   script?: Script;
   leaseMs?: number;
@@ -71,7 +73,7 @@ async function openReplica(
   const driver = options.driver ?? fakeDriver();
   const gateway = { providers: () => [], handle() {}, defaultModel: () => 'demo/guide', close() {} };
   const runtime = createRuntime({
-    life,
+    life: options.lifeOf?.(life) ?? life,
     cancel,
     history: createTurnHistory(db),
     waitForActive: (agentId) => createDeploymentStore(db).activeOf(agentId),

@@ -40,6 +40,8 @@ export function acpAgent(options: AcpAgentOptions): ReturnType<typeof agentApp> 
   const sessions = new Map<string, Session>();
   let connection: AgentConnection | null = null;
   let capabilities: ClientCapabilities = {};
+  /** Of all requests that came so far: what comes after them must not overtake them. */
+  let admitted: Promise<unknown> = Promise.resolve();
 
   const place = (): Place => ({
     services,
@@ -57,7 +59,9 @@ export function acpAgent(options: AcpAgentOptions): ReturnType<typeof agentApp> 
     <P, R>(handle: (params: P, signal: AbortSignal) => Promise<R>) =>
     async ({ params, signal }: { params: P; signal: AbortSignal }): Promise<R> => {
       try {
-        await options.admit();
+        const admission = options.admit();
+        admitted = Promise.allSettled([admitted, admission]);
+        await admission;
         return await handle(params, signal);
       } catch (error) {
         const refusal = requestError(error, requestId);
@@ -180,13 +184,19 @@ export function acpAgent(options: AcpAgentOptions): ReturnType<typeof agentApp> 
       guarded((params, signal) => {
         const session = opened(params.sessionId);
         // By `$/cancel_request`; a connection that is gone cancels nothing.
-        signal.addEventListener('abort', () => {
+        const cancel = () => {
           if (signal.reason instanceof RequestError && !connection?.signal.aborted) session.cancel();
-        });
-        return session.prompt(promptInput(params));
+        };
+        const ended = session.prompt(promptInput(params));
+        if (signal.aborted) cancel();
+        else signal.addEventListener('abort', cancel);
+        return ended;
       }),
     )
-    .onNotification(methods.agent.session.cancel, ({ params }) => sessions.get(params.sessionId)?.cancel());
+    .onNotification(methods.agent.session.cancel, async ({ params }) => {
+      await admitted;
+      sessions.get(params.sessionId)?.cancel();
+    });
 }
 
 function initialized(agent: Agent, caller: Caller): InitializeResponse {

@@ -32,6 +32,7 @@ export class Session {
   #sending = 0;
   #held: ConversationEvent[] = [];
   #isCancelWanted = false;
+  #isClosed = false;
   /** Runs of the conversation that have not ended, as far as the log was seen. */
   readonly #openRuns = new Set<string>();
   /** Those that were under way when the session was opened: their questions are this client's too. */
@@ -104,7 +105,9 @@ export class Session {
       ended = this.#prompts.add(runId);
       this.#openRuns.add(runId);
       if (accepted.replayed) await this.#catchUp(runId);
-      if (this.#isCancelWanted) this.#cancelRun(runId);
+      if (this.#isCancelWanted || this.#isClosed) this.#cancelRun(runId);
+      // Nobody listens to its end any more.
+      if (this.#isClosed) this.#prompts.endAll({ stopReason: 'cancelled' });
     } finally {
       this.#sending -= 1;
       if (this.#sending === 0) this.#release();
@@ -123,6 +126,7 @@ export class Session {
 
   /** Ends it for this connection; what this client has begun is cancelled. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     const own = this.#prompts.runIds();
     await Promise.all(own.map((runId) => this.#cancelled(runId)));
     this.leave();
