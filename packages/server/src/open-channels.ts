@@ -11,6 +11,7 @@ import { createWebhookEdge } from './edges/webhooks.ts';
 import { createDueWorker } from './runtime/due-worker.ts';
 import type { RunsService, SandboxFilesService } from './services/api.ts';
 import { createAttachments } from './services/attachments.ts';
+import { createBacklog, type BacklogDependencies } from './services/backlog.ts';
 import { createChannelTests } from './services/channel-tests.ts';
 import { createChannels } from './services/channels.ts';
 import { createForgeryBudget } from './services/forgery-budget.ts';
@@ -42,11 +43,14 @@ export function openChannels(deps: {
   baseUrl: string;
   /** Default: `limits.inboundAttemptSeconds`. */
   longestAttemptMs?: number;
+  /** Default: `limits.inboundBacklogPerOrg`, counted every five seconds. */
+  backlog?: Pick<BacklogDependencies, 'perOrg' | 'countEveryMs'>;
   log: Log;
 }) {
   const { db, agents, channels, cursors, guard } = deps;
   const log = deps.log.child({ part: 'channels' });
   const events = createInboundEventStore(db);
+  const queue = createInboundQueue(db);
   const caller = createGuardedCaller(guard);
   const mail = openChannelMail();
   // A change holds for the very next delivery, since whoever has rotated a secret or resumed a channel sends one at once.
@@ -56,7 +60,7 @@ export function openChannels(deps: {
   const work: InboundWork = createInboundWork({
     db,
     nodeId: deps.nodeId,
-    queue: createInboundQueue(db),
+    queue,
     answers: createChannelAnswerStore(db),
     setups,
     kinds,
@@ -69,8 +73,10 @@ export function openChannels(deps: {
     ...(deps.longestAttemptMs !== undefined && { longestAttemptMs: deps.longestAttemptMs }),
   });
   const forgeries = createForgeryBudget();
+  const count = (orgId: string, atMost: number) => db.outside(() => queue.waiting(orgId, atMost));
   const inbox = createInbox({
     forgeries,
+    backlog: createBacklog({ ...deps.backlog, count, now: Date.now }),
     channels,
     setups,
     events,

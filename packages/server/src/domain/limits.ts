@@ -143,6 +143,8 @@ export const limits = {
   smtpHops: 50,
   /** One attempt at what came in, from the reading to the sent answer; then another one begins. */
   inboundAttemptSeconds: 600,
+  /** Of one organisation that wait for their turn; beyond it deliveries are to be sent again later, but for a tenth more of those that never are. */
+  inboundBacklogPerOrg: 200_000,
   /** An event whose turn was given up because the service ended during it gets so many others. */
   inboundLostTurns: 4,
   /** Attempts at one event that end with the service, before it is taken for what ends it. */

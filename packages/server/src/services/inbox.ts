@@ -18,6 +18,7 @@ import type { ChannelRow, ChannelStore } from '../store/channels.ts';
 import type { InboundEventStore, NewInboundEvent, SampleMark } from '../store/inbound-events.ts';
 import type { ChannelSetups } from './channels.ts';
 import { unread } from '../store/inbound-queue.ts';
+import type { Backlog } from './backlog.ts';
 import type { ForgeryBudget } from './forgery-budget.ts';
 import { createGroupCommit } from './group-commit.ts';
 import type { GuardedCaller } from './guarded-call.ts';
@@ -29,6 +30,7 @@ export interface InboxDependencies {
   kinds: Readonly<Record<ChannelKindName, ChannelKind>>;
   caller: GuardedCaller;
   forgeries: ForgeryBudget;
+  backlog: Backlog;
   log: Log;
   /** Told after each commit: there is work. */
   onStored: () => void;
@@ -181,7 +183,12 @@ export function createInbox(deps: InboxDependencies): Inbox {
       retry: event.retry && { attempt: event.retry.attempt, kind: `${row.kind}.retry`, id: newId() },
       receivedAt,
     }));
-    const written = commit.add(events, kind.lane(request) === 'reserved');
+    const isReserved = kind.lane(request) === 'reserved';
+    await deps.backlog.requireRoom(row.orgId, isReserved).catch((error: unknown) => {
+      if (error instanceof DomainError) tellError(row.id, error.message);
+      throw error;
+    });
+    const written = commit.add(events, isReserved);
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       const error = new DomainError('unavailable', 'It could not be stored in time; send it again.', {

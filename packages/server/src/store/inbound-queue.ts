@@ -61,6 +61,15 @@ export function createInboundQueue(db: Database) {
       return { due: rows.filter((row) => !row.waits), looked: rows.length };
     },
 
+    /** How many of an organisation's wait for their turn to begin; those beyond `atMost` are not counted. */
+    async waiting(orgId: string, atMost: number): Promise<number> {
+      const rows = await db.sql<[{ count: number }]>`
+        select count(*)::int as count from (
+          select 1 from inbound_events
+          where org_id = ${orgId} and due_at is not null and run_id is null limit ${atMost}) e`;
+      return rows[0].count;
+    },
+
     /** What a process of this node, which is gone, had begun to work on; the next claim sees that it was cut off. */
     async release(nodeId: string): Promise<void> {
       await db.sql`

@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 import { slackDelivery, slackSecret } from './fixtures/slack.ts';
 import { standardSecret } from './fixtures/code.ts';
 import { address, mime } from './fixtures/mail.ts';
-import { channelWorld, mention, slackRequest } from './world.ts';
+import { channelParts, channelWorld, mention, slackRequest } from './world.ts';
 import { signed, hookUrl } from './fixtures/fixture.ts';
 import { mimeFixture } from './fixtures/mail.ts';
 
@@ -421,4 +421,65 @@ test('a delivery with keys of any length is taken', async () => {
   await world.inbox.receive('slack', channel.id, slackRequest(long));
   await settled(channel.id, 1);
   assert.equal((await eventsOf(channel.id))[0]!.state, 'done');
+});
+
+test('an organisation with too much in its inbox is told to send it later, and why; what is never sent again still has room', async () => {
+  const small = channelParts(world.replica, undefined, { backlog: { perOrg: 20, countEveryMs: 0 } });
+  const make = async (input: Parameters<typeof small.service.create>[2]) =>
+    (await small.service.create(world.owner, world.agentId, input)).channel;
+  const slackChannel = await make({
+    kind: 'slack',
+    credentials: { signingSecret: slackSecret, botToken: 'xoxb' },
+  });
+  const mailChannel = await make({
+    kind: 'email',
+    settings: { provider: 'mime', address, sender: 'resend' },
+    credentials: { webhookSecret: standardSecret, apiKey: 're_1' },
+  });
+  const mail = signed(
+    mimeFixture,
+    { body: mime({ id: '1' }), url: hookUrl, headers: { 'X-Envelope-To': address } },
+    Date.now(),
+  );
+  const command = new URLSearchParams({
+    command: '/berth',
+    text: 'say: now',
+    trigger_id: '1.1',
+    team_id: 'T1',
+    channel_id: 'C1',
+    user_id: 'U1',
+    response_url: `${slack.url}/response`,
+  }).toString();
+  await world.worker.stop();
+  try {
+    let taken = 0;
+    const refusal = await until('one is refused', () =>
+      small.inbox.receive('slack', slackChannel.id, slackRequest(mention(7_000 + taken))).then(
+        () => void (taken += 1),
+        (error: unknown) => error as DomainError,
+      ),
+    );
+    assert.ok(taken >= 20, `${taken} were taken`);
+    assert.deepEqual([refusal.code, refusal.retryAfterSeconds], ['unavailable', 60]);
+    await assert.rejects(small.inbox.receive('email', mailChannel.id, mail), (error: DomainError) => {
+      assert.deepEqual([error.code, error.retryAfterSeconds], ['queue_full', 60]);
+      return true;
+    });
+    await until('the organisation is told why', async () =>
+      /wait for their turn/.test((await small.service.get(world.owner, slackChannel.id)).lastError ?? ''),
+    );
+    const form = { 'content-type': 'application/x-www-form-urlencoded' };
+    const said = slackRequest({ body: command, headers: form }, slackSecret, form);
+    assert.equal((await small.inbox.receive('slack', slackChannel.id, said)).status, 200);
+  } finally {
+    world.worker.start();
+  }
+  const late = slackRequest(mention(9_999));
+  await until('there is room again', () =>
+    small.inbox.receive('slack', slackChannel.id, late).then(
+      () => true,
+      () => false,
+    ),
+  );
+  await small.close();
 });

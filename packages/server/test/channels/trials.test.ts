@@ -109,7 +109,7 @@ test('an attempt that hangs is given up, says so on its event, and another one d
         return calls.length === 1 ? new Promise(() => {}) : writtenFiles().write(...given);
       },
     },
-    50,
+    { longestAttemptMs: 50 },
   );
   const channel = await slackChannel();
   await world.worker.stop();

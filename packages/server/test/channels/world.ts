@@ -43,10 +43,10 @@ export function writtenFiles(written = new Map<string, Buffer>()): Files {
 export function channelParts(
   { db, nodeId, runs }: Replica,
   files: Files = writtenFiles(),
-  longestAttemptMs?: number,
+  options: Pick<Parameters<typeof openChannels>[0], 'longestAttemptMs' | 'backlog'> = {},
 ) {
   return openChannels({
-    ...(longestAttemptMs !== undefined && { longestAttemptMs }),
+    ...options,
     files,
     db,
     nodeId,
