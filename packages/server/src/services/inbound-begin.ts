@@ -50,7 +50,7 @@ export function createInboundBegin(deps: Dependencies) {
     const parsed = kind.parse(request, setup).events[due.place];
     if (!parsed) return { state: 'failed', reason: 'The request has no such event any more.' };
     const { sample } = due.request;
-    const full = await readMail(parsed, setup, sample?.fetched ?? null);
+    const full = await readMail(parsed, setup, due.orgId, sample?.fetched ?? null);
     if ('problem' in full) return { state: 'failed', reason: `The mail could not be read: ${full.problem}.` };
     // What nobody wrote has nobody who waits for its answer, which stands in the conversation.
     const event = sample?.isAnswered === false ? { ...full.event, replyTo: unanswered } : full.event;
@@ -68,18 +68,19 @@ export function createInboundBegin(deps: Dependencies) {
   async function readMail(
     event: InboundEvent,
     setup: ChannelSetup,
+    orgId: string,
     sampled: string | null,
   ): Promise<{ event: InboundEvent } | { problem: string }> {
     if (event.mail === null) return { event };
     const call = deps.mail.fetch(event, setup, Date.now());
-    if (call === null) return deps.mail.complete(event, setup);
+    if (call === null) return deps.mail.complete(event, setup, orgId);
     if (sampled !== null) {
       const made = { status: 200, headers: new Map<string, string>(), body: Buffer.from(sampled) };
-      return deps.mail.complete(deps.mail.withFetched(event, made), setup);
+      return deps.mail.complete(deps.mail.withFetched(event, made), setup, orgId);
     }
     const reply = await deps.caller.call(call, { maxBytes: 40 * 1024 * 1024, timeoutMs: 30_000 });
     if (reply.status >= 300) throw new Error(`The mail could not be fetched: status ${reply.status}.`);
-    return deps.mail.complete(deps.mail.withFetched(event, reply), setup);
+    return deps.mail.complete(deps.mail.withFetched(event, reply), setup, orgId);
   }
 
   /** Those behind it that are said in the same breath; what among them is not to be answered ends here. */

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { completeMail } from '../../src/channels/mail/complete.ts';
-import { createMailReader } from '../../src/channels/mail/read/mail-reader.ts';
+import { createMailReader, type MailReader } from '../../src/channels/mail/read/mail-reader.ts';
+import { createMailReaders } from '../../src/channels/mail/read/mail-readers.ts';
 import { stripReply } from '../../src/channels/mail/strip-reply.ts';
 import { outgoingMail, threadKeyOf } from '../../src/channels/mail/reply.ts';
 import { receive } from '../../src/domain/receive.ts';
@@ -283,4 +284,35 @@ test('a certificate of SNS comes from Amazon and from nowhere else', () => {
   };
   for (const url of urls) assert.equal(take(url), 'forged', url);
   assert.equal(take('https://sns.us-gov-west-1.amazonaws.com/x.pem'), 'needs_document');
+});
+
+test('mail of one organisation that takes as long as it can holds up its own mail only, and is read in the order in which it came', async () => {
+  const held: PromiseWithResolvers<void>[] = [];
+  const read: string[] = [];
+  const made: MailReader = {
+    async read(input) {
+      const text = input.form === 'fields' ? (input.text ?? '') : '';
+      if (text.startsWith('bomb')) {
+        const gate = Promise.withResolvers<void>();
+        held.push(gate);
+        await gate.promise;
+      }
+      read.push(text);
+      return { ok: false, reason: 'took_too_long' };
+    },
+    close: async () => {},
+  };
+  const readers = createMailReaders(() => made);
+  const send = (owner: string, text: string) =>
+    readers.read(owner, { form: 'fields', text, html: null, stripped: null });
+  const bombs = ['bomb 1', 'bomb 2', 'bomb 3'].map((text) => send('hostile', text));
+  await send('one', 'first');
+  await Promise.all([send('one', 'second'), send('other', 'third')]);
+  assert.deepEqual([read, held.length], [['first', 'second', 'third'], 1]);
+  for (let bomb = 0; bomb < 3; bomb += 1) {
+    held[bomb]!.resolve();
+    await bombs[bomb];
+  }
+  assert.deepEqual(read.slice(3), ['bomb 1', 'bomb 2', 'bomb 3']);
+  await readers.close();
 });

@@ -36,7 +36,7 @@ export type CompletedMail = { event: InboundEvent; fullText: string } | { proble
 export async function completeMail(
   event: InboundEvent,
   setup: ChannelSetup,
-  reader: MailReader,
+  reader: Pick<MailReader, 'read'>,
 ): Promise<CompletedMail> {
   const { mail } = event;
   if (mail === null || mail.form === 'fetch') throw new Error('This event has no mail that can be read.');
