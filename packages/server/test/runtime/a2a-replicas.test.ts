@@ -3,31 +3,38 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
+import { methods } from '@agentclientprotocol/sdk';
+import { createHttpStream } from '@agentclientprotocol/sdk/experimental/http-client';
 import { createBox } from '../../src/domain/box.ts';
 import { createCursors } from '../../src/domain/paging.ts';
 import { createApp } from '../../src/edges/app.ts';
 import { createListener } from '../../src/edges/listener.ts';
 import { openA2a } from '../../src/open-a2a.ts';
+import { createAcpSessions } from '../../src/services/acp-sessions.ts';
 import type { Caller, Services } from '../../src/services/api.ts';
 import { createUrlGuard } from '../../src/services/url-guard.ts';
 import { visibleAgent } from '../../src/services/visible-agent.ts';
+import { createAcpSessionStore } from '../../src/store/acp-sessions.ts';
 import { createAgentStore } from '../../src/store/agents.ts';
 import { message, sse } from '../support/a2a-world.ts';
+import { acpClient, place } from '../support/acp-client.ts';
 import { hostFetch } from '../support/host-fetch.ts';
 import { silentLog } from '../support/log.ts';
+import { until } from '../support/until.ts';
 import { runWorld, type Replica, type RunWorld } from '../support/run-world.ts';
 
 /** The agents' hosts of one replica, over its own connection to the database that all share. */
 async function listen(t: TestContext, world: RunWorld, replica: Replica): Promise<typeof fetch> {
   const { db, runs, events, conversations } = replica;
   const agents = createAgentStore(db);
+  const cursors = createCursors(randomBytes(32));
   const a2a = openA2a({
     nodeId: newId(),
     db,
     agents,
     box: createBox([randomBytes(32)]),
     holdEncryptionKey: async () => {},
-    cursors: createCursors(randomBytes(32)),
+    cursors,
     guard: createUrlGuard([]),
     log: silentLog,
   });
@@ -51,6 +58,12 @@ async function listen(t: TestContext, world: RunWorld, replica: Replica): Promis
     events,
     conversations,
     a2a: a2a.service,
+    acpSessions: createAcpSessions({
+      agents,
+      acpSessions: createAcpSessionStore(db),
+      conversations,
+      cursors,
+    }),
   } as unknown as Services;
   const app = createApp(services, {
     addresses: { baseUrl: 'http://localhost:8080', appDomain: 'agents.localhost:8080' },
@@ -64,7 +77,7 @@ async function listen(t: TestContext, world: RunWorld, replica: Replica): Promis
   return hostFetch(port);
 }
 
-test('a task is subscribed to on another replica than the one that runs it, whole, and kept alive by comments', async (t) => {
+test('a task is subscribed to on another replica than the one that runs it, whole, and kept alive by comments; a session of ACP is loaded there', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());
   const gate = Promise.withResolvers<void>();
@@ -91,7 +104,10 @@ test('a task is subscribed to on another replica than the one that runs it, whol
     body: JSON.stringify({ message: message('go') }),
   });
   const told = sse(stream);
-  const taskId = (await told.next()).value!.data.task.id as string;
+  const { id: taskId, contextId } = (await told.next()).value!.data.task as Record<
+    'id' | 'contextId',
+    string
+  >;
 
   const quiet = await atOther(`${origin}/a2a/http/tasks/${taskId}:subscribe`, { headers });
   const reader = (quiet.body as unknown as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
@@ -108,6 +124,11 @@ test('a task is subscribed to on another replica than the one that runs it, whol
     }),
     http: await atOther(`${origin}/a2a/http/tasks/${taskId}:subscribe`, { headers }),
   };
+  const http = { headers: { authorization: 'Bearer x' }, fetch: atOther, cookies: 'omit' } as const;
+  const acp = await acpClient(createHttpStream(`${origin}/acp`, http));
+  t.after(() => acp.close());
+  await acp.agent.request(methods.agent.session.load, { sessionId: contextId, ...place });
+  await until('the session has told what there is', () => acp.text() === 'one ');
   gate.resolve();
   for (const [name, response] of Object.entries(bindings)) {
     let text = '';
@@ -120,5 +141,9 @@ test('a task is subscribed to on another replica than the one that runs it, whol
     }
     assert.deepEqual([text, state], ['one two', 'TASK_STATE_COMPLETED'], name);
   }
+  await until('the session has told the end', () =>
+    acp.updates.some(({ update }) => JSON.stringify(update._meta ?? {}).includes('"completed"')),
+  );
+  assert.equal(acp.text(), 'one two');
   await told.return(undefined);
 });
