@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { parseAddress } from '../domain/address-ranges.ts';
 import { EgressRefused, type EgressAllowed, type EgressTarget } from '../domain/egress-policy.ts';
 import { readHostName } from '../domain/egress-rules.ts';
+import { limits } from '../domain/limits.ts';
 import { refuseSocket, refuseTunnel } from './answers.ts';
 import { readFirstBytes, type FirstBytes } from './client-hello.ts';
 import type { EgressConnection } from './connection.ts';
@@ -118,9 +119,6 @@ function checkName(first: FirstBytes, target: EgressTarget, allowed: EgressAllow
 
 type Start = FirstBytes | { kind: 'http' } | { kind: 'ended' };
 
-const methods = /^(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|CONNECT|TRACE|PROPFIND|REPORT|MKCOL) /;
-const longestMethod = 9;
-
 /** Reads until it is clear what the bytes are, and puts them back; the socket is paused then. */
 function readStart(client: Socket): Promise<Start> {
   return new Promise((resolve) => {
@@ -142,10 +140,21 @@ function readStart(client: Socket): Promise<Start> {
   });
 }
 
+const methods = /^(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|CONNECT|TRACE|PROPFIND|REPORT|MKCOL) /;
+/** A request line (RFC 9112, section 3) of any other method, and what can still become one. */
+const requestLine = /^[A-Z-]+ .* HTTP\/\d/;
+const unfinishedLine = /^[A-Z-]+( [^\p{Cc}]*)?$/u;
+
+/** What a server might take for HTTP is HTTP: then its parser decides, and what it cannot read does not go out. */
 function classify(bytes: Buffer): Start {
   const first = readFirstBytes(bytes);
   if (first.kind !== 'other') return first;
-  const text = bytes.subarray(0, longestMethod).toString('latin1');
+  const isLong = bytes.length >= limits.egressHeadBytes;
+  // Servers skip empty lines before a request (RFC 9112, section 2.2).
+  const text = bytes.toString('latin1').replace(/^[\r\n]+/, '');
   if (methods.test(text)) return { kind: 'http' };
-  return bytes.length < longestMethod && /^[A-Z]+$/.test(text) ? { kind: 'more' } : { kind: 'other' };
+  if (text === '') return { kind: isLong ? 'http' : 'more' };
+  const [line = ''] = text.split(/[\r\n]/, 1);
+  if (line.length < text.length || isLong) return { kind: requestLine.test(line) ? 'http' : 'other' };
+  return { kind: unfinishedLine.test(line) ? 'more' : 'other' };
 }
