@@ -3,10 +3,12 @@ import { join } from 'node:path';
 import { isId, newId } from '../domain/ids.ts';
 import { defaultManifest, type Manifest } from '../domain/manifest.ts';
 import type { AdoptedPlace } from './adopt-turns.ts';
+import { Changes } from './changes.ts';
 import { KeptSandbox } from './kept-sandbox.ts';
+import { dueFor, spareOf } from './idle-sandboxes.ts';
 import { LastLogs, logOf, type LogOf } from './last-logs.ts';
 import type { WarmPool } from './warm-pool.ts';
-import { adoptSandbox, type AdoptedSandbox } from './sandbox-adopt.ts';
+import { adoptSandboxes, type AdoptedSandbox } from './sandbox-adopt.ts';
 import {
   sandboxLimits,
   startSandbox,
@@ -55,7 +57,7 @@ export class Keeper {
   readonly #queues = new Map<string, Promise<unknown>>();
   /** Sandboxes that exist or are being started. */
   #count = 0;
-  #waiters: (() => void)[] = [];
+  readonly #changes = new Changes();
   readonly #starting = new Set<string>();
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | null = null;
@@ -103,18 +105,9 @@ export class Keeper {
    * former wait for `begin`.
    */
   async begin(): Promise<AdoptedPlace[]> {
-    const { driver, records, nodeId, paths } = this.#options;
-    const [found, rows] = await Promise.all([driver.list(), records.live(nodeId)]);
-    const rowOf = new Map(rows.map((row) => [row.id, row]));
-    const adopted = await Promise.all(
-      found.map(async (id) => {
-        const row = rowOf.get(id);
-        const sandbox = row && !row.isAbandoned ? await adoptSandbox(this.#options, row) : null;
-        if (!sandbox) await driver.remove(id);
-        return sandbox;
-      }),
-    );
-    const places = adopted.filter((sandbox) => sandbox !== null).map((sandbox) => this.#keepAdopted(sandbox));
+    const { records, nodeId, paths } = this.#options;
+    const adopted = await adoptSandboxes(this.#options);
+    const places = adopted.map((sandbox) => this.#keepAdopted(sandbox));
     await records.othersEnded(nodeId, this.knownIds, 'The service was restarted.');
     for (const name of await readdir(paths.run).catch(() => [])) {
       if (isId(name) && !this.#byId.has(name))
@@ -190,7 +183,7 @@ export class Keeper {
   stopStarting(): void {
     this.#isClosed = true;
     this.#stop.abort(new Error('The service is stopping.'));
-    this.#wake();
+    this.#changes.tell();
   }
 
   /** No sandbox is started any more; all end but those in which turns are left for the next process of this node. */
@@ -213,12 +206,12 @@ export class Keeper {
       if (kept && kept.canTakeTurns && kept.fingerprint === fingerprint(wish)) {
         return this.#takeRunning(kept, conversationId);
       }
-      if (kept?.turns.size === 0) hadNoTurnSinceMs ??= Date.now();
-      const waitedMs = Date.now() - (hadNoTurnSinceMs ?? Infinity);
+      if (kept?.turns.size === 0) hadNoTurnSinceMs ??= performance.now();
+      const waitedMs = performance.now() - (hadNoTurnSinceMs ?? Infinity);
       const gives = kept && (kept.isFree || waitedMs >= this.#options.replacedCommandMs);
       if (kept && !kept.canTakeTurns) await kept.gone;
       else if (kept && gives) await kept.end('Its deployment or settings have changed.');
-      else if (kept || !this.#makeRoom()) await this.#changed(signal);
+      else if (kept || !this.#makeRoom()) await this.#changes.next(signal);
       else return this.#take(await this.#start(wish), conversationId);
     }
   }
@@ -237,7 +230,7 @@ export class Keeper {
       return this.#keep(started, wish.agentId, fingerprint(wish), manifest, begin);
     } catch (error) {
       this.#count -= 1;
-      this.#wake();
+      this.#changes.tell();
       throw error;
     } finally {
       this.#starting.delete(id);
@@ -281,7 +274,7 @@ export class Keeper {
     this.#lastLogs.add(kept);
     if (this.#byAgent.get(kept.agentId) === kept) this.#byAgent.delete(kept.agentId);
     this.#count -= 1;
-    this.#wake();
+    this.#changes.tell();
     const { records, nodeId, log } = this.#options;
     records
       .releaseAgent(nodeId, kept.agentId)
@@ -309,9 +302,9 @@ export class Keeper {
       },
       release: () => {
         kept.turns.delete(conversationId);
-        kept.lastUsedMs = Date.now();
+        kept.lastUsedMs = performance.now();
         if (kept.endedBy === CROWDED && kept.turns.size === 0) this.#endSoon(kept, CROWDED);
-        if (this.#waiters.length > 0) this.#wake();
+        this.#changes.tell();
       },
     };
   }
@@ -319,35 +312,25 @@ export class Keeper {
   /** Whether one more may be started; otherwise the one that was idle the longest is being ended, if there is one. */
   #makeRoom(): boolean {
     if (this.#count < this.#options.maxSandboxes) return true;
-    let oldest: KeptSandbox | null = null;
-    for (const kept of this.#byId.values()) {
-      // One that is on its way out makes room by itself.
-      if (!kept.canTakeTurns) return false;
-      if (!kept.isFree) continue;
-      // Open connections keep an agent from being stopped, but not another one from being started.
-      if (!oldest || order(kept) < order(oldest)) oldest = kept;
-    }
-    if (oldest) this.#endSoon(oldest, 'Its place was needed for another agent.');
+    const spare = spareOf(this.#byId.values());
+    if (spare) this.#endSoon(spare, 'Its place was needed for another agent.');
     return false;
   }
 
-  /** What nobody uses is frozen after a while, and stopped after a longer one. */
   #look(): void {
-    const nowMs = Date.now();
-    const { freezeAfterMs, log } = this.#options;
     // A command that ends tells nobody.
-    this.#wake();
+    this.#changes.tell();
     for (const kept of this.#byId.values()) {
-      if (!kept.isIdle) kept.lastUsedMs = nowMs;
-      const idleMs = nowMs - kept.lastUsedMs;
-      if (!kept.canTakeTurns) continue;
-      if (kept.isFree && !kept.isFrozen) this.#endCrowded(kept);
-      if (idleMs >= kept.idleMs) this.#endSoon(kept, 'It was idle.');
-      else if (freezeAfterMs !== null && idleMs >= freezeAfterMs && !kept.isFrozen) {
-        kept.freeze().catch((error: unknown) => {
-          kept.isFrozen = false;
-          log.warn('A sandbox could not be frozen.', { sandboxId: kept.id, error: String(error) });
-        });
+      const due = dueFor(kept, this.#options.freezeAfterMs);
+      if (kept.canTakeTurns && kept.isFree && !kept.isFrozen) this.#endCrowded(kept);
+      if (due === 'end') this.#endSoon(kept, 'It was idle.');
+      else if (due === 'freeze') {
+        kept.freeze().catch((error: unknown) =>
+          this.#options.log.warn('A sandbox could not be frozen.', {
+            sandboxId: kept.id,
+            error: String(error),
+          }),
+        );
       }
     }
   }
@@ -373,26 +356,6 @@ export class Keeper {
   #endSoon(kept: KeptSandbox, reason: string): void {
     kept.end(reason).catch(() => undefined);
   }
-
-  #changed(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      const done = () => {
-        signal.removeEventListener('abort', done);
-        resolve();
-      };
-      signal.addEventListener('abort', done, { once: true });
-      this.#waiters.push(done);
-    });
-  }
-
-  #wake(): void {
-    for (const waiter of this.#waiters.splice(0)) waiter();
-  }
-}
-
-/** Which of two gives way first is the lower one: those without connections, then those that were not used the longest. */
-function order(kept: KeptSandbox): number {
-  return kept.isIdle ? kept.lastUsedMs - Date.now() - 1 : kept.lastUsedMs;
 }
 
 function fingerprint(wish: SandboxWish): string {

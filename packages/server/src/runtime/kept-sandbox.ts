@@ -24,7 +24,8 @@ export class KeptSandbox {
   isGone = false;
   readonly startedAt = new Date();
   isFrozen = false;
-  lastUsedMs = Date.now();
+  /** By `performance.now()`, which goes on evenly when the clock of the host is set. */
+  lastUsedMs = performance.now();
   /** Up to which use it was looked how many processes that left; see `Keeper`. */
   countedMs = 0;
   readonly #started: StartedSandbox;
@@ -85,7 +86,7 @@ export class KeptSandbox {
 
   /** Somebody uses it. Resolves when its processes run. */
   use(): Promise<void> {
-    this.lastUsedMs = Date.now();
+    this.lastUsedMs = performance.now();
     if (!this.isFrozen) return this.#shift;
     this.isFrozen = false;
     return this.#change(() => this.#started.sandbox.thaw());

@@ -15,7 +15,7 @@ export class Reconciler {
   #suspects = new Set<string>();
   #leaked = 0;
   #timer: NodeJS.Timeout | null = null;
-  #round: Promise<void> = Promise.resolve();
+  #round: Promise<void> | null = null;
 
   constructor(options: KeeperOptions, keeper: Keeper) {
     this.#options = options;
@@ -28,8 +28,9 @@ export class Reconciler {
   }
 
   begin(): void {
+    // Never two at a time, nor one right after another that took long: "twice" would not mean anything.
     this.#timer = setInterval(() => {
-      this.#round = this.#round.then(() => this.look());
+      this.#round ??= this.look().finally(() => (this.#round = null));
     }, EVERY_MS);
     this.#timer.unref();
   }
@@ -57,14 +58,15 @@ export class Reconciler {
       this.#suspects = new Set([...stray, ...empty, ...left]);
       const sure = (ids: string[]) => ids.filter((id) => before.has(id));
       this.#leaked = sure(stray).length;
-      for (const id of sure(stray)) {
+      await this.#each(sure(stray), async (id) => {
         log.warn('A sandbox that nobody keeps is removed.', { sandboxId: id });
         await driver.remove(id);
         this.#leaked -= 1;
-      }
-      for (const id of sure(left)) await rm(join(paths.run, id), { recursive: true, force: true });
-      for (const id of sure(empty)) await records.ended(id, 'stopped', 'It was not there any more.');
-      await this.#endAbandoned(rows.filter((row) => row.isAbandoned).map((row) => row.id));
+      });
+      await this.#each(sure(left), (id) => rm(join(paths.run, id), { recursive: true, force: true }));
+      await this.#each(sure(empty), (id) => records.ended(id, 'stopped', 'It was not there any more.'));
+      const abandoned = rows.filter((row) => row.isAbandoned).map((row) => row.id);
+      await this.#each(abandoned, (id) => this.#endAbandoned(id));
     } catch (error) {
       log.error('The host and the database could not be compared; it is tried again.', {
         error: String(error),
@@ -72,11 +74,21 @@ export class Reconciler {
     }
   }
 
-  /** Of agents that are gone, or another node's by now. */
-  async #endAbandoned(ids: string[]): Promise<void> {
+  /** One that cannot be put right keeps none of the others. */
+  async #each(ids: string[], work: (id: string) => Promise<void>): Promise<void> {
     for (const id of ids) {
-      const kept = this.#keeper.byId(id);
-      if (kept?.isIdle) await kept.end('Its agent is not here any more.');
+      await work(id).catch((error: unknown) =>
+        this.#options.log.error('What is left of a sandbox could not be removed; it is tried again.', {
+          sandboxId: id,
+          error: String(error),
+        }),
+      );
     }
+  }
+
+  /** Of an agent that is gone, or another node's by now. */
+  async #endAbandoned(id: string): Promise<void> {
+    const kept = this.#keeper.byId(id);
+    if (kept?.isIdle) await kept.end('Its agent is not here any more.');
   }
 }

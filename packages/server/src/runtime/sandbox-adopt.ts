@@ -11,6 +11,29 @@ export interface AdoptedSandbox extends StartedSandbox {
   harness: AdoptedHarness;
 }
 
+/** Takes up the sandboxes of an earlier process of this node, and ends those that cannot be. */
+export async function adoptSandboxes(deps: StartDependencies): Promise<AdoptedSandbox[]> {
+  const { driver, records, nodeId, log } = deps;
+  const [found, rows] = await Promise.all([driver.list(), records.live(nodeId)]);
+  const rowOf = new Map(rows.map((row) => [row.id, row]));
+  const adopted = await Promise.all(
+    found.map(async (id) => {
+      const row = rowOf.get(id);
+      const sandbox = row && !row.isAbandoned ? await adoptSandbox(deps, row) : null;
+      if (sandbox) return sandbox;
+      // One that cannot be ended keeps the service from nothing: the reconciler counts it as leaked, and tries it again.
+      await driver.remove(id).catch((error: unknown) =>
+        log.error('A sandbox of an earlier process could not be ended.', {
+          sandboxId: id,
+          error: String(error),
+        }),
+      );
+      return null;
+    }),
+  );
+  return adopted.filter((sandbox) => sandbox !== null);
+}
+
 /** Takes up a sandbox of an earlier process of this node. Null: it cannot be, and nothing of it is left. */
 export async function adoptSandbox(
   deps: StartDependencies,
@@ -40,7 +63,7 @@ export async function adoptSandbox(
   } catch (error) {
     log.warn('A sandbox could not be taken up.', { error: String(error) });
     close();
-    await sandbox.kill();
+    await sandbox.kill().catch(() => undefined);
     return null;
   }
 }

@@ -1,4 +1,5 @@
 import { DomainError } from '../domain/errors.ts';
+import { within } from '../domain/time-limit.ts';
 import type { HostedSandbox, SandboxHost } from '../services/sandbox-host.ts';
 import type { KeptSandbox } from './kept-sandbox.ts';
 import type { Keeper } from './keeper.ts';
@@ -17,6 +18,7 @@ const START_MS = 60_000;
 const STOP_MS = 600_000;
 const LOOK_MS = 50;
 const REPLACED_GRACE_MS = 2_000;
+const ENDING_MS = 1_000;
 /** Holds a sandbox as a turn does; no conversation has this id. */
 const NOBODY = '00000000-0000-0000-0000-000000000000';
 
@@ -146,7 +148,10 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
 /** Runs on afterwards, unless it was frozen before. */
 async function frozen<T>(kept: KeptSandbox, work: () => Promise<T>): Promise<T> {
   const wasFrozen = kept.isFrozen;
-  await kept.freeze();
+  await kept.freeze().catch(async (error: unknown) => {
+    // One that ends at this moment cannot be frozen, and need not be.
+    if (!(await within(ENDING_MS, isGone(kept), () => false))) throw error;
+  });
   try {
     const result = await work();
     if (kept.isFrozen || kept.isGone) return result;
@@ -155,5 +160,7 @@ async function frozen<T>(kept: KeptSandbox, work: () => Promise<T>): Promise<T> 
     if (!wasFrozen && kept.canTakeTurns) await kept.use();
   }
 }
+
+const isGone = (kept: KeptSandbox): Promise<boolean> => kept.gone.then(() => true);
 
 const none = { sandboxId: null, since: null, runningTurns: 0, stats: null, reason: null };

@@ -23,11 +23,12 @@ const COMPACT_EVERY_MS = 60_000;
 export class Upkeep {
   readonly #options: UpkeepOptions;
   #timer: NodeJS.Timeout | null = null;
-  #round: Promise<void> = Promise.resolve();
+  #round: Promise<void> | null = null;
   /** Found by the last comparison, by `conversation epoch`: what is still there in the next one is not just in between. */
   #strayLanes = new Set<string>();
   #strayTurns = new Set<Turn>();
-  #compactedMs = Date.now();
+  /** By a clock that nobody sets. */
+  #compactedMs = performance.now();
 
   constructor(options: UpkeepOptions) {
     this.#options = options;
@@ -39,8 +40,9 @@ export class Upkeep {
     // Taking up sandboxes may have taken longer than a lease: this node must not take itself for dead.
     await life.beat();
     await life.reap({ isStart: true, kept, maxAttempts });
+    // While the database hangs nothing piles up: rounds in a row would take what is in between for what stays.
     this.#timer = setInterval(() => {
-      this.#round = this.#round.then(() => this.#tick());
+      this.#round ??= this.#tick().finally(() => (this.#round = null));
     }, leaseMs / 4);
   }
 
@@ -56,8 +58,8 @@ export class Upkeep {
       await life.reap({ isStart: false, kept: [], maxAttempts });
       await this.#compare();
       for (const run of await life.orphans()) await this.#options.cancel(run);
-      if (Date.now() - this.#compactedMs >= COMPACT_EVERY_MS) {
-        this.#compactedMs = Date.now();
+      if (performance.now() - this.#compactedMs >= COMPACT_EVERY_MS) {
+        this.#compactedMs = performance.now();
         while ((await life.compact()) > 0);
       }
     } catch (error) {

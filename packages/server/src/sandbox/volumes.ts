@@ -36,6 +36,7 @@ export interface OpenVolume {
 export class Volumes {
   private readonly mode: DiskMode;
   private readonly bytes: number;
+  private readonly log: Log;
   private readonly images: DiskImages;
   private readonly queues = new Map<string, Promise<unknown>>();
   private found: Promise<string | null> | null = null;
@@ -43,12 +44,13 @@ export class Volumes {
   constructor({ mode, imagesDir, bytes }: DiskOptions, log: Log) {
     this.mode = mode;
     this.bytes = bytes;
+    this.log = log;
     this.images = new DiskImages(imagesDir, log);
   }
 
   /** Why new volumes cannot be images here; null when they can. */
   problem(): Promise<string | null> {
-    return (this.found ??= imageProblem(this.images.folder));
+    return (this.found ??= imageProblem(this.images.folder, this.log));
   }
 
   /** For the driver's report: whether new volumes are images, and what there is to say of it. */

@@ -1,6 +1,9 @@
 import type { Database } from './database.ts';
 
-/** Says that a node lives; how many others do, and whether it was known before. */
+/**
+ * Says that a node lives; how many others do, and whether it was known before. Others that were seen in the future were seen
+ * by a clock that has been set back since: they have a lease from now on to say that they live.
+ */
 export async function touchNode(
   db: Database,
   nodeId: string,
@@ -10,6 +13,10 @@ export async function touchNode(
     with me as (
       insert into nodes (id, started_at, seen_at) values (${nodeId}, now(), now())
       on conflict (id) do update set seen_at = now()
+    ), ahead as (
+      update nodes set seen_at = now() where id in (
+        select id from nodes where id <> ${nodeId} and seen_at > now() + ${aliveMs} * interval '1 millisecond'
+        for update skip locked)
     )
     select count(*) filter (where id <> ${nodeId} and seen_at > now() - ${aliveMs} * interval '1 millisecond')::integer
         as others,

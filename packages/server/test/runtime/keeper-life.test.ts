@@ -137,6 +137,21 @@ test('a sandbox that could not be frozen goes on', async (t) => {
   assert.equal(replica.driver.started.length, 1);
 });
 
+test('the files of a sandbox that ends at the moment at which it is to be frozen are saved all the same', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const replica = await world.replica({});
+  await ask(world, replica);
+  const [sandbox] = replica.driver.started;
+  sandbox!.freeze = async () => {
+    sandbox!.end({ reason: 'exit', code: 1, signal: null });
+    throw new Error('It has ended.');
+  };
+  const { host } = replica.runtime;
+  assert.equal(await host.quiesce(world.agentId, 'frozen', async () => 'saved'), 'saved');
+  await until('it is gone', async () => (await host.state(world.agentId)).state === 'stopped');
+});
+
 test('a sandbox with a turn in it is not frozen, however long the turn takes', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());
@@ -259,6 +274,30 @@ test('what is on the host without a row, or in a row without being on the host, 
   assert.equal(runtime.stats()['berth_sandboxes_leaked'], 0);
   const [ended] = await world.db.sql`select state, reason from sandboxes where id = ${ghost}`;
   assert.deepEqual({ ...ended }, { state: 'stopped', reason: 'It was not there any more.' });
+});
+
+test('one that cannot be removed keeps neither others from being removed nor the service from its start', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const nodeId = newId();
+  const first = await world.replica({ nodeId });
+  await ask(world, first);
+  const { driver } = first;
+  const [spec] = driver.started.map((sandbox) => sandbox.spec);
+  await first.crash();
+  const [stuck, others] = [newId(), [newId(), newId()]];
+  for (const id of [stuck, ...others]) await driver.start({ ...spec!, id });
+  const { remove } = driver;
+  driver.remove = (id) => (id === stuck ? Promise.reject(new Error('It is busy.')) : remove(id));
+  const { runtime, ...next } = await world.replica({ nodeId, driver });
+  assert.deepEqual([...driver.live.keys()], [stuck], 'the start ends what it can');
+  for (const id of others) await driver.start({ ...spec!, id });
+  await runtime.reconcile();
+  await runtime.reconcile();
+  assert.deepEqual([...driver.live.keys()], [stuck]);
+  assert.equal(runtime.stats()['berth_sandboxes_leaked'], 1);
+  assert.equal((await ask(world, { ...next, runtime })).run.status, 'completed');
+  driver.remove = remove;
 });
 
 test('a sandbox that cannot be removed is counted as leaked until it can be', async (t) => {

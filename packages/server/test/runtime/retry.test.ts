@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { HistoryTurn } from '../../src/domain/ports/harness.ts';
 import { newId } from '../../src/domain/ids.ts';
+import { acceptRun } from '../../src/store/run-life.ts';
 import { fakeDriver } from '../support/fake-sandbox.ts';
 import { echo, runWorld, send } from '../support/run-world.ts';
 import { gate, never, untilStopped } from '../support/scripts.ts';
@@ -174,6 +175,49 @@ for (const way of ['with the acceptance', 'by a look'] as const) {
     });
   }
 }
+
+test('what was noted by a clock that has been set back since is neither waited for nor taken for alive', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const dead = await world.replica({ start: false });
+  await dead.life.beat();
+  const lost = await dead.runs.send(owner, send('lost', { agentId }));
+  assert.equal((await dead.life.claim(null, 1)).length, 1);
+  const waiting = await dead.runs.send(owner, send('waiting', { agentId: await world.addAgent() }));
+  await dead.crash();
+  await world.db.sql`update nodes set seen_at = now() + interval '2 hours'`;
+  await world.db.sql`update lanes set ready_at = now() + interval '2 hours' where state = 'ready'`;
+  const alive = await world.replica({ leaseMs: 800 });
+  for (const { runId } of [waiting, lost])
+    assert.equal((await alive.runs.outcome(owner, runId, 60_000)).run.status, 'completed');
+});
+
+test('a message is ready at once, also when the clock of its service is ahead of the one of the database', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const { life } = await world.replica({ start: false });
+  const [runId, messageId, conversationId] = [newId(), newId(), newId()];
+  const at = new Date(Date.now() + 40_000);
+  const accepted = await acceptRun(world.db, {
+    ...{ orgId: owner.orgId, agentId, conversationId, isNewConversation: true, title: 'A' },
+    ...{ source: 'api', keyId: owner.keyId, idempotency: null, onBusy: 'enqueue', runId, messageId },
+    ...{ content: 'hi', extras: null, at, maxQueued: 10, maxAgents: 10, claimant: null },
+    events: [
+      {
+        type: 'message.created',
+        data: {
+          ...{ id: messageId, agentId, conversationId, runId, role: 'user', content: 'hi' },
+          createdAt: at.toISOString(),
+        },
+      },
+      { type: 'run.queued', data: { runId, messageId } },
+    ],
+  });
+  assert.equal(accepted.result, 'accepted');
+  assert.equal((await life.claim(null, 1))[0]?.runId, runId);
+});
 
 test('attempts that an orderly stop of the service ended do not count', async (t) => {
   const world = await runWorld();

@@ -1,12 +1,22 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { imageProblem } from '../../src/sandbox/disk/image-probe.ts';
 import { isMounted, mountedFrom } from '../../src/sandbox/disk/image-mounts.ts';
 import { fixture, MIB, type Fixture } from './fixture.ts';
+import { silentLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
 
 const diskBytes = 32 * MIB;
@@ -15,7 +25,7 @@ const roomy = { ...limits, diskBytes: 64 * MIB };
 const FILL = 'head -c 100M /dev/zero | split -b 4M - f';
 
 const folder = '/tmp/berth-trial-' + process.pid;
-const problem = await imageProblem(folder);
+const problem = await imageProblem(folder, silentLog);
 rmSync(folder, { recursive: true, force: true });
 
 describe('a volume that is a disk of its own', { skip: problem ?? false }, () => {
@@ -207,6 +217,19 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     assert.equal(stateOf(13), 'clean');
   });
 
+  test('that is damaged so that its repair takes a decision does not keep its agent from starting', async () => {
+    await fx.run('echo kept > a; mkdir sub; echo lost > sub/b', { limits, slot: 16 });
+    const { ino } = statSync(join(volume(16), 'workspace/sub'));
+    assert.equal(spawnSync('umount', [volume(16)]).status, 0);
+    const damage = [`clri <${ino}>`, 'ssv state 2', 'quit'].join('\n');
+    assert.equal(spawnSync('debugfs', ['-w', '-f', '-', image(16)], { input: damage }).status, 0);
+    const { stdout } = await fx.run('cat a; echo more > sub; ls', { limits, slot: 16 });
+    assert.equal(stdout, 'kept\na\nsub\n');
+
+    const { stdout: found } = spawnSync('sh', ['-c', 'cat *'], { cwd: join(volume(16), 'lost+found') });
+    assert.match(String(found), /lost/, 'what has lost its name is not lost');
+  });
+
   test('that the kernel has closed after an error is mended by the next start, with what was in it', async () => {
     await fx.run('echo kept > a; sync a .', { limits, slot: 14 });
     const { source } = JSON.parse(spawnSync('findmnt', ['--json', volume(14)], { encoding: 'utf8' }).stdout)
@@ -222,8 +245,13 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     assert.equal(mountedFrom(imagesDir).filter(({ folder: at }) => at === volume(14)).length, 1);
   });
 
-  test('and an unfinished image or a stray loop device of a service that was killed is taken away', async () => {
+  test('and an unfinished image, trial or loop device of a service that was killed is taken away', async () => {
     writeFileSync(join(imagesDir, 'volume-11.img.new-4194303'), '');
+    const trial = join(imagesDir, 'trial-4194303');
+    mkdirSync(trial);
+    writeFileSync(`${trial}.img.lock`, '');
+    assert.equal(spawnSync('mkfs.ext4', ['-q', `${trial}.img`, '8M']).status, 0);
+    assert.equal(spawnSync('mount', ['-o', 'loop', `${trial}.img`, trial]).status, 0);
     const stray = join(imagesDir, 'volume-12.img');
     writeFileSync(stray, Buffer.alloc(MIB));
     assert.equal(spawnSync('losetup', ['--find', stray]).status, 0);
@@ -231,7 +259,11 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     const next = open({ areaDir: fx.areaDir, name: `${fx.name}-next` });
     await next.driver.prepareVolume(volume(11), 11);
     assert.deepEqual(
-      readdirSync(imagesDir).filter((name) => name.includes('.new')),
+      readdirSync(imagesDir).filter((name) => /\.new|^trial/.test(name)),
+      [],
+    );
+    assert.deepEqual(
+      mountedFrom(imagesDir).filter(({ folder: at }) => at === trial),
       [],
     );
     assert.ok(!spawnSync('losetup', ['--all'], { encoding: 'utf8' }).stdout.includes(stray));
@@ -241,7 +273,7 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
 });
 
 test('without root rights there are no images, and the report says why', () => {
-  const script = `import('${import.meta.resolve('../../src/sandbox/disk/image-probe.ts')}').then(async (m) => console.log(await m.imageProblem('/tmp/none')))`;
+  const script = `import('${import.meta.resolve('../../src/sandbox/disk/image-probe.ts')}').then(async (m) => console.log(await m.imageProblem('/tmp/none', null)))`;
   const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
   const { stdout, stderr } = spawnSync(process.execPath, ['-e', script], { ...user, encoding: 'utf8' });
   assert.match(stdout, /need a service with root rights/, stderr);

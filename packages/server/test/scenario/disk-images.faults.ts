@@ -4,12 +4,13 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isMounted } from '../../src/sandbox/disk/image-mounts.ts';
 import { imageProblem } from '../../src/sandbox/disk/image-probe.ts';
+import { silentLog } from '../support/log.ts';
 import { workshop, type Pushed, type Workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
 const trialDir = `/tmp/berth-images-${process.pid}`;
-const problem = await imageProblem(trialDir);
+const problem = await imageProblem(trialDir, silentLog);
 rmSync(trialDir, { recursive: true, force: true });
 
 describe(

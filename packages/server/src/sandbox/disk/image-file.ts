@@ -1,17 +1,23 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, fsyncSync, openSync, readSync, renameSync, rmSync, truncateSync } from 'node:fs';
+import type { Log } from '../../domain/log.ts';
 import { started } from '../started.ts';
 import type { SandboxUser } from '../volume.ts';
 
 const MIB = 1024 * 1024;
 const BLOCK_BYTES = 4096;
 const JOURNAL_MIB = 4;
+const TOLD_CHARS = 1_000;
 const TOOL_TIMEOUT_MS = 10 * 60_000;
 /** Another process, of a service that was killed perhaps, may still be looking through the same image. */
 const LOCK_SECONDS = 120;
+/** Not one of the programs that are run under the lock has this code. */
+const LOCKED_CODE = 75;
 /** What e2fsck(8) gives when it found nothing, or has mended everything. */
 const MENDED_CODES = [0, 1];
+/** What it gives, as one of its bits, when it wants to be told what to do. */
+const UNDECIDED = 4;
 
 /** As many files as the watch would allow; see quota.ts. */
 export const entriesOf = (limitBytes: number): number => Math.max(20_000, Math.floor(limitBytes / 4096));
@@ -57,9 +63,22 @@ export function resizeImage(image: string, limitBytes: number): Promise<void> {
   });
 }
 
-/** Mends what a crash of the host, or a full disk of it, left of an image that is not mounted. */
-export function checkImage(image: string): Promise<string> {
-  return tool('e2fsck', ['-p', image], MENDED_CODES, image);
+/**
+ * Mends what a crash of the host, or a full disk of it, left of an image that is not mounted. Where that takes a decision, an
+ * agent that never starts again would be the worst one: it is mended as far as it goes, with what has lost its name in
+ * `lost+found` beside the agent's folders, and the log of the service says so.
+ */
+export async function checkImage(image: string, log: Log): Promise<void> {
+  try {
+    await tool('e2fsck', ['-p', image], MENDED_CODES, image);
+  } catch (error) {
+    if (!(error instanceof ToolError) || error.code === null || (error.code & UNDECIDED) === 0) throw error;
+    const told = await tool('e2fsck', ['-f', '-y', image], MENDED_CODES, image);
+    log.error('A disk was damaged, and is mended as far as it can be; files may be missing.', {
+      image,
+      told: told.slice(0, TOLD_CHARS),
+    });
+  }
 }
 
 /** The size of the file system in it (ext4: s_blocks_count_lo and s_log_block_size of the superblock). */
@@ -76,8 +95,11 @@ export function imageSize(image: string): number {
 
 /** Named by its maker: `berth doctor` and the service may be at work side by side. */
 const unfinished = (image: string): string => `${image}.new-${process.pid}`;
-/** The process that made an unfinished image, by the file's name; null when it is no such file. */
-export const makerOf = (name: string): number | null => Number(/\.new-(\d+)$/.exec(name)?.[1]) || null;
+/** The same: what a trial makes begins with this. */
+export const trialOf = (): string => `trial-${process.pid}`;
+/** The process that made an unfinished image, or anything of a trial, by the name; null when it is no such thing. */
+export const makerOf = (name: string): number | null =>
+  Number(/\.new-(\d+)$/.exec(name)?.[1] ?? /^trial-(\d+)(\.img(\.lock)?)?$/.exec(name)?.[1]) || null;
 export const lockOf = (image: string): string => `${image}.lock`;
 
 async function replacing(image: string, make: (fresh: string) => Promise<void>): Promise<void> {
@@ -95,6 +117,15 @@ async function replacing(image: string, make: (fresh: string) => Promise<void>):
   }
 }
 
+class ToolError extends Error {
+  readonly code: number | null;
+
+  constructor(message: string, code: number | null) {
+    super(message);
+    this.code = code;
+  }
+}
+
 /**
  * Runs a program of the host and resolves with its output. With `locked`, only one such program at a time has that image in
  * its hands, also when the service that started it is gone.
@@ -106,7 +137,11 @@ export async function tool(
   locked: string | null = null,
 ): Promise<string> {
   const command = [name, ...args];
-  if (locked !== null) command.unshift('flock', '--wait', String(LOCK_SECONDS), lockOf(locked));
+  if (locked !== null)
+    command.unshift(
+      ...['flock', '--conflict-exit-code', String(LOCKED_CODE), '--wait', String(LOCK_SECONDS)],
+      lockOf(locked),
+    );
   const child = started(
     spawn(command[0]!, command.slice(1), {
       env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C' },
@@ -120,7 +155,9 @@ export async function tool(
   child.stderr.on('data', take);
   const failed = once(child, 'error').then(([error]) => Promise.reject(error as Error));
   const [code] = (await Promise.race([once(child, 'close'), failed])) as [number | null];
+  if (locked !== null && code === LOCKED_CODE)
+    throw new ToolError(`${name} was not run: another process is at work on ${locked}.`, null);
   if (code === null || !codes.includes(code))
-    throw new Error(`${name} failed (${code}): ${output.trim().slice(0, 500)}`);
+    throw new ToolError(`${name} failed (${code}): ${output.trim().slice(0, 500)}`, code);
   return output;
 }

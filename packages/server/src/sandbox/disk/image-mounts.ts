@@ -1,6 +1,7 @@
 import { existsSync, readFileSync, readdirSync, readlinkSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Log } from '../../domain/log.ts';
 import { checkImage, tool } from './image-file.ts';
 
 const BUSY_TRIES = 40;
@@ -24,11 +25,11 @@ export function isReadOnly(folder: string): boolean {
 }
 
 /** Mends what is left of a crash first, where nobody has it mounted. */
-export async function mountImage(image: string, folder: string): Promise<void> {
+export async function mountImage(image: string, folder: string, log: Log): Promise<void> {
   const options = ['nosuid', 'nodev', 'discard', 'noinit_itable'];
   for (let tries = 1; ; tries += 1) {
     const device = await deviceOf(image);
-    if (device === null) await checkImage(image);
+    if (device === null) await checkImage(image, log);
     const source =
       device === null ? ['-o', ['loop', ...options].join(','), image] : ['-o', options.join(','), device];
     try {

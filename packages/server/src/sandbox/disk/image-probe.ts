@@ -1,6 +1,7 @@
+import type { Log } from '../../domain/log.ts';
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { lockOf, makeImage, tool } from './image-file.ts';
+import { lockOf, makeImage, tool, trialOf } from './image-file.ts';
 import { mountImage, unmount } from './image-mounts.ts';
 
 const TRIAL_BYTES = 16 * 1024 * 1024;
@@ -12,7 +13,7 @@ const programs = [
 const folders = ['/usr/sbin', '/usr/bin', '/sbin', '/bin'];
 
 /** Makes a small image and mounts it. Resolves with what stands against it, and what to do; null when it works. */
-export async function imageProblem(imagesDir: string): Promise<string | null> {
+export async function imageProblem(imagesDir: string, log: Log): Promise<string | null> {
   if (process.getuid?.() !== 0) return 'Disk images need a service with root rights.';
   for (const { names, debianPackage } of programs) {
     const missing = names.filter((name) => !folders.some((folder) => existsSync(join(folder, name))));
@@ -21,12 +22,12 @@ export async function imageProblem(imagesDir: string): Promise<string | null> {
   }
   if (!existsSync('/dev/loop-control'))
     return 'Disk images need loop devices, and there is no /dev/loop-control: load the module loop, or give it to the container.';
-  const image = join(imagesDir, `trial-${process.pid}.img`);
-  const folder = join(imagesDir, `trial-${process.pid}`);
+  const folder = join(imagesDir, trialOf());
+  const image = `${folder}.img`;
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     await makeImage(image, TRIAL_BYTES, null);
-    await mountImage(image, folder);
+    await mountImage(image, folder, log);
     await tool('umount', [folder]);
     return null;
   } catch (error) {

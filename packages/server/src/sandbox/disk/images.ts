@@ -71,7 +71,7 @@ export class DiskImages {
     if (!existsSync(image)) await makeImage(image, limitBytes, user);
     if (isMounted(volumeDir)) return false;
     mkdirSync(volumeDir, { recursive: true, mode: 0o700 });
-    await mountImage(image, volumeDir);
+    await mountImage(image, volumeDir, this.log);
     return true;
   }
 
@@ -88,7 +88,7 @@ export class DiskImages {
     const image = this.imageOf(volumeDir);
     // Else it is the same file system that is mounted again, closed as it is: the next start tries it again.
     await isLetGo(image);
-    await mountImage(image, volumeDir);
+    await mountImage(image, volumeDir, this.log);
   }
 
   /**
@@ -100,7 +100,7 @@ export class DiskImages {
     if (imageSize(image) !== wanted) {
       if (await unmount(volumeDir, false)) {
         if (await isLetGo(image)) await this.resized(image, limitBytes);
-        await mountImage(image, volumeDir);
+        await mountImage(image, volumeDir, this.log);
       }
     }
     await this.balance(volumeDir, limitBytes);
@@ -152,8 +152,11 @@ export class DiskImages {
     mkdirSync(this.imagesDir, { recursive: true, mode: 0o700 });
     for (const name of readdirSync(this.imagesDir)) {
       const maker = makerOf(name);
-      if (maker !== null && !existsSync(`/proc/${maker}`))
-        rmSync(join(this.imagesDir, name), { force: true });
+      if (maker === null || existsSync(`/proc/${maker}`)) continue;
+      const left = join(this.imagesDir, name);
+      // The trial of a service that was killed in the middle of it.
+      if (isMounted(left)) await unmount(left, true);
+      rmSync(left, { recursive: true, force: true });
     }
     for (const { folder, image } of mountedFrom(this.imagesDir)) {
       if (!existsSync(image)) await unmount(folder, true);

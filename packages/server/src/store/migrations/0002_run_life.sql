@@ -224,7 +224,7 @@ begin
     insert into conversations (id, org_id, agent_id, title, source, created_at)
       values (p_conversation, p_org, p_agent, p_title, p_source, p_at);
     insert into lanes (conversation_id, org_id, agent_id, state, pending, ready_at, next_seq, last_message_at)
-      values (p_conversation, p_org, p_agent, 'ready', 1, p_at, 3, p_at);
+      values (p_conversation, p_org, p_agent, 'ready', 1, now(), 3, p_at);
   else
     if p_on_busy = 'interrupt' and lane.state <> 'idle' then
       select json_agg(json_build_object('seq', e.seq, 'runId', e.run_id, 'data', e.data) order by e.seq) into cancelled
@@ -236,7 +236,7 @@ begin
     end if;
     update lanes l set
       pending = pending + 1, next_seq = next_seq + 2, last_message_at = p_at,
-      ready_at = case when state = 'idle' then p_at else ready_at end,
+      ready_at = case when state = 'idle' then now() else ready_at end,
       state = case when state = 'idle' then 'ready' else state end
       where l.conversation_id = p_conversation
       returning l.next_seq - 2 into first_seq;
@@ -253,7 +253,8 @@ end $$;
 -- Claim: gives ready lanes to a node, oldest first, at most one run of each: the interrupted one, else the next queued.
 -- p_wanted null = any lane. p_messages are new ids, as many as p_max. An agent stays with the node that holds its sandbox.
 -- p_ready are the sandboxes in which a turn begins at once, each as `<agent> <deployment> <generation>`; every other turn
--- has to wait for one.
+-- has to wait for one. No attempt is delayed for a minute: what is ready later than that was noted by a clock that has been
+-- set back since, and would wait until that time comes again.
 create function claim_lanes(
   p_node uuid, p_wanted uuid[], p_max integer, p_messages uuid[], p_at timestamptz, p_timeout_ms bigint, p_ready text[]
 ) returns table (
@@ -272,13 +273,14 @@ begin
   if p_wanted is null then
     select array_agg(c.conversation_id), array_agg(c.agent_id) filter (where c.node_id is null) into picked, homeless from (
       select l.conversation_id, l.agent_id, a.node_id from lanes l join agents a on a.id = l.agent_id
-        where l.state = 'ready' and l.ready_at <= now() and (a.node_id is null or a.node_id = p_node)
+        where l.state = 'ready' and not (l.ready_at > now() and l.ready_at < now() + interval '1 minute') and (a.node_id is null or a.node_id = p_node)
         order by l.ready_at limit p_max for update of l skip locked) c;
   else
     select array_agg(c.conversation_id), array_agg(c.agent_id) filter (where c.node_id is null) into picked, homeless from (
       select l.conversation_id, l.agent_id, a.node_id from lanes l join agents a on a.id = l.agent_id
         -- Not `= 'ready'`: the plan would look through all ready lanes instead of looking these up.
-        where l.conversation_id = any (p_wanted) and l.state not in ('idle', 'running') and l.ready_at <= now()
+        where l.conversation_id = any (p_wanted) and l.state not in ('idle', 'running')
+          and not (l.ready_at > now() and l.ready_at < now() + interval '1 minute')
           and (a.node_id is null or a.node_id = p_node)
         order by l.ready_at limit p_max for update of l skip locked) c;
   end if;
