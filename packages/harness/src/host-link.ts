@@ -59,7 +59,7 @@ export class HostLink {
   #connections = 0;
   #isPaused = false;
   #exec: Promise<ExecStreams> | null = null;
-  #awaySinceMs = Date.now();
+  #awaySinceMs = performance.now();
   #redialMs = firstRedialMs;
   #waiters: (() => void)[] = [];
 
@@ -123,12 +123,12 @@ export class HostLink {
   }
 
   #lost(): void {
-    if (this.#isOpen) this.#awaySinceMs = Date.now();
+    if (this.#isOpen) this.#awaySinceMs = performance.now();
     this.#isOpen = false;
     this.#partial = [];
     this.#partialBytes = 0;
     void this.#exec?.then((exec) => exec.endAll());
-    if (Date.now() - this.#awaySinceMs > maxAwayMs) return this.#options.onGiveUp('The service is gone.');
+    if (performance.now() - this.#awaySinceMs > maxAwayMs) return this.#options.onGiveUp('The service is gone.');
     setTimeout(() => this.dial(), this.#redialMs);
     this.#redialMs = Math.min(this.#redialMs * 2, maxRedialMs);
   }

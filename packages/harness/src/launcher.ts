@@ -18,7 +18,7 @@ export async function launch(paths: Paths, env: NodeJS.ProcessEnv): Promise<numb
   };
   try {
     const settings = readSettings(env);
-    const begunMs = Date.now();
+    const begunMs = performance.now();
     syncWorkspace({ ...paths, commit: settings.commit, note });
     const loopback = new Loopback(settings, paths.gatewaySocket, env);
     link = new HostLink({

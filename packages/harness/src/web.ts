@@ -57,7 +57,7 @@ export class WebServer {
       const socket = await dialAny(port);
       if (socket) return startedBy(socket);
       if (server?.ended) throw new StartError('failed', `Its command ended with ${server.ended}.`);
-      if (Date.now() > untilMs) throw new StartError('failed', `Nothing listens on port ${port}.`);
+      if (performance.now() > untilMs) throw new StartError('failed', `Nothing listens on port ${port}.`);
       await new Promise((resolve) => setTimeout(resolve, lookMs));
     }
   }
@@ -86,7 +86,7 @@ export class WebServer {
       child.once('spawn', resolve);
       child.once('error', (error) => reject(startError(program, error)));
     });
-    const running: Running = { child, startedMs: Date.now(), ended: null };
+    const running: Running = { child, startedMs: performance.now(), ended: null };
     child.once('exit', (code, signal) => {
       running.ended = signal ?? `exit code ${code}`;
       this.#log(`berth: The web server ended with ${running.ended}.`);

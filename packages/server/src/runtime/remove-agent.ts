@@ -16,9 +16,9 @@ export async function removeAgent(
   await deps.cancel.allOf({ agentId });
   const mine = () => [...state.turns.values()].filter((turn) => turn.claim.agentId === agentId);
   for (const turn of mine()) turn.stop('cancel');
-  const endMs = Date.now() + PATIENCE_MS;
+  const endMs = performance.now() + PATIENCE_MS;
   while (mine().length > 0) {
-    if (Date.now() > endMs) throw new Error('The turns of a deleted agent did not end.');
+    if (performance.now() > endMs) throw new Error('The turns of a deleted agent did not end.');
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
   }
   await state.keeper.endAgent(agentId, REASON);

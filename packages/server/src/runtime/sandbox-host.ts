@@ -75,9 +75,9 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
 
   async function stop(agentId: string): Promise<HostedSandbox> {
     const kept = keeper.ofAgent(agentId);
-    const endMs = Date.now() + STOP_MS;
+    const endMs = performance.now() + STOP_MS;
     while (kept && kept.turns.size > 0) {
-      if (Date.now() > endMs)
+      if (performance.now() > endMs)
         throw new DomainError('conflict', 'A turn is still under way in it; kill it instead.');
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }

@@ -88,11 +88,11 @@ export async function endMarked(mark: string): Promise<void> {
 
 /** Waits until a process (told by its start time) is gone. Zombies count as gone: they run nothing any more. */
 export async function gone(pid: number, since: string | null, timeoutMs: number): Promise<void> {
-  const deadline = Date.now() + timeoutMs;
+  const deadline = performance.now() + timeoutMs;
   for (let waitMs = 1; ; waitMs = Math.min(waitMs * 2, 50)) {
     const fields = statFields(pid);
     if (!fields || fields[0] === 'Z' || fields[19] !== since) return;
-    if (Date.now() > deadline) throw new Error(`Process ${pid} of a sandbox does not end.`);
+    if (performance.now() > deadline) throw new Error(`Process ${pid} of a sandbox does not end.`);
     await delay(waitMs);
   }
 }

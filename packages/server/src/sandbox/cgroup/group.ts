@@ -106,10 +106,10 @@ export class Group {
 
   /** Resolves when nothing runs any more. A process that cannot be stopped right now (in a slow disk access) delays it. */
   async freeze(): Promise<void> {
-    const deadline = Date.now() + FREEZE_TIMEOUT_MS;
+    const deadline = performance.now() + FREEZE_TIMEOUT_MS;
     this.setFrozen(true);
     for (let waitMs = 1; !this.isFrozen(); waitMs = Math.min(waitMs * 2, 50)) {
-      if (Date.now() > deadline) {
+      if (performance.now() > deadline) {
         this.thaw();
         throw new Error('A sandbox could not be frozen within five seconds.');
       }
@@ -150,9 +150,9 @@ export class Group {
 
   /** Kills until nothing is left, then removes the folders. Throws when something will not die within ten seconds. */
   async destroy(): Promise<void> {
-    const deadline = Date.now() + EMPTY_TIMEOUT_MS;
+    const deadline = performance.now() + EMPTY_TIMEOUT_MS;
     for (let waitMs = 1; !(await this.removeFolders()); waitMs = Math.min(waitMs * 2, 50)) {
-      if (Date.now() > deadline)
+      if (performance.now() > deadline)
         throw new Error(`Processes ${this.pids().join(', ')} of a sandbox do not end.`);
       this.kill();
       await delay(waitMs);

@@ -78,7 +78,7 @@ export class DiskWatch {
       used: null,
       lost: 0,
       lastFree: free[unit],
-      firstMeasureMs: Date.now() + FIRST_MEASURE_MS,
+      firstMeasureMs: performance.now() + FIRST_MEASURE_MS,
       writtenAtMeasure: 0,
     });
     const gauges = quota ? [gauge('bytes', quota.bytes), gauge('entries', quota.entries)] : [];
@@ -124,7 +124,7 @@ export class DiskWatch {
   }
 
   private async check(entry: Entry, gauges: Gauge[]): Promise<void> {
-    const begunMs = Date.now();
+    const begunMs = performance.now();
     // Measuring may take a twentieth of the time, and half of it once the limit may be passed.
     const restMs = entry.tookMs * (gauges.some(mayBeOver) ? 1 : 20);
     if (entry.isMeasuring || begunMs < entry.measuredMs + restMs) return;
@@ -139,7 +139,7 @@ export class DiskWatch {
     } finally {
       entry.sandbox.release();
       entry.isMeasuring = false;
-      entry.measuredMs = Date.now();
+      entry.measuredMs = performance.now();
       entry.tookMs = entry.measuredMs - begunMs;
     }
   }
@@ -226,7 +226,7 @@ function note(gauge: Gauge, free: number): void {
 
 /** Others take space too, so a quarter of what is left counts only if the sandbox wrote that much itself. */
 function isDue(gauge: Gauge, sandbox: WatchedSandbox): boolean {
-  if (mayBeOver(gauge) || (gauge.used === null && Date.now() > gauge.firstMeasureMs)) return true;
+  if (mayBeOver(gauge) || (gauge.used === null && performance.now() > gauge.firstMeasureMs)) return true;
   const quarter = Math.max(0, gauge.limit - (gauge.used ?? 0)) / 4;
   if (gauge.lost < quarter) return false;
   if (gauge.unit === 'entries') return true;

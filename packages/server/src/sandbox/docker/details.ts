@@ -33,7 +33,7 @@ export async function inspect(engine: Engine, name: string): Promise<ContainerDe
 
 /** Resolves once it is gone, whoever removes it. Idempotent. */
 export async function removeContainer(engine: Engine, name: string): Promise<void> {
-  const deadline = Date.now() + GONE_TIMEOUT_MS;
+  const deadline = performance.now() + GONE_TIMEOUT_MS;
   for (let waitMs = 20; ; waitMs = Math.min(waitMs * 2, 500)) {
     try {
       await engine.call('DELETE', `/containers/${name}?force=1&v=1`);
@@ -42,7 +42,7 @@ export async function removeContainer(engine: Engine, name: string): Promise<voi
       if (!(error instanceof EngineError)) throw error;
       if (error.status === 404) return;
       // 409: it is being removed already. Others may pass too, such as a folder that is busy for a moment.
-      if (Date.now() > deadline) throw error;
+      if (performance.now() > deadline) throw error;
     }
     await delay(waitMs);
   }

@@ -33,9 +33,9 @@ export function markedTree(mark: string): Tree {
     oomKills: () => 0,
     kill,
     destroy: async () => {
-      const deadline = Date.now() + GONE_TIMEOUT_MS;
+      const deadline = performance.now() + GONE_TIMEOUT_MS;
       for (let waitMs = 1; pids().length > 0; waitMs = Math.min(waitMs * 2, 50)) {
-        if (Date.now() > deadline) throw new Error(`Processes ${pids().join(', ')} do not end.`);
+        if (performance.now() > deadline) throw new Error(`Processes ${pids().join(', ')} do not end.`);
         kill();
         await delay(waitMs);
       }
