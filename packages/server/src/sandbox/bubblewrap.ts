@@ -288,14 +288,12 @@ export class BubblewrapDriver implements SandboxDriver {
   async remove(id: string): Promise<void> {
     if (!isId(id)) return;
     const running = this.running.get(id) ?? this.blanks.get(id);
-    if (running) {
-      await running.kill();
-      return;
-    }
+    // What could not be ended when it should have may have ended since.
+    if (running && (await running.kill().catch(() => null))) return;
     const host = await this.openHost();
     await endMarked(this.markOf(id));
     await host.cgroups.group(id).destroy();
-    this.records.remove(id);
+    this.forget(id);
   }
 
   prepareVolume(volumeDir: string, slot: number): Promise<void> {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { markedProcesses } from '../../src/sandbox/processes.ts';
-import { fixture, isRoot, lineOf } from './fixture.ts';
+import { fixture, isRoot, lineOf, local } from './fixture.ts';
 
 interface Told {
   id: string;
@@ -84,3 +84,27 @@ function isRunning(pid: number): boolean {
     return false;
   }
 }
+
+test('a sandbox that could not be ended at once can be removed later, and is not on the host any more', async () => {
+  const fx = fixture();
+  try {
+    const sandbox = local(await fx.start('exec sleep 60'));
+    const [pid] = sandbox.pids();
+    // As when a process hangs in the kernel for longer than anybody waits.
+    Object.assign(sandbox, {
+      tree: new Proxy(sandbox['tree'], {
+        get: (tree, name) =>
+          name === 'destroy'
+            ? () => Promise.reject(new Error('It does not end.'))
+            : (Reflect.get(tree, name, tree) as unknown),
+      }),
+    });
+    await assert.rejects(sandbox.kill(), /does not end/);
+    assert.deepEqual(await fx.driver.list(), [sandbox.id], 'it is still told of');
+    await fx.driver.remove(sandbox.id);
+    assert.deepEqual(await fx.driver.list(), []);
+    assert.ok(!isRunning(pid!));
+  } finally {
+    await fx.close();
+  }
+});
