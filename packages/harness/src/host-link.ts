@@ -128,7 +128,8 @@ export class HostLink {
     this.#partial = [];
     this.#partialBytes = 0;
     void this.#exec?.then((exec) => exec.endAll());
-    if (performance.now() - this.#awaySinceMs > maxAwayMs) return this.#options.onGiveUp('The service is gone.');
+    if (performance.now() - this.#awaySinceMs > maxAwayMs)
+      return this.#options.onGiveUp('The service is gone.');
     setTimeout(() => this.dial(), this.#redialMs);
     this.#redialMs = Math.min(this.#redialMs * 2, maxRedialMs);
   }
