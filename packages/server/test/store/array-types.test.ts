@@ -6,7 +6,23 @@ import { testDatabase } from '../support/database.ts';
 test('arrays go to the database and come back as they were', async (t) => {
   const { db, close } = await testDatabase({ pool: 1 });
   t.after(close);
-  const texts = ['', 'a,b', '{}', '"', '\\', '\\"', "'", 'NULL', 'null', ' x ', 'line\nbreak', '😀', null];
+  const texts = [
+    '',
+    'a,b',
+    '{}',
+    '"',
+    '\\',
+    '\\"',
+    "'",
+    'NULL',
+    'null',
+    ' x ',
+    'line\nbreak',
+    '😀',
+    '\u2028\u007fé',
+    JSON.stringify({ a: '\\"\n😀' }),
+    null,
+  ];
   const ids = [newId(), newId()];
   const at = new Date();
   const [row] = await db.sql`
