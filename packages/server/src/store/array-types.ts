@@ -29,7 +29,7 @@ function arrayType(oid: number, parseElement: (text: string) => unknown): ArrayT
 }
 
 /** Texts that JSON writes as an array literal does: quotes and backslashes with a backslash before them, all else as it is. */
-const sameInJson = /^[^\u0000-\u001f\ud800-\udfff]*$/;
+const sameInJson = /^[ -\ud7ff\ue000-\uffff]*$/;
 
 function quoted(value: unknown): string {
   if (value === null || value === undefined) return 'NULL';
