@@ -208,3 +208,49 @@ test('one remote address has so many connections at once, and so many mails in a
   nowMs += 60_000;
   assert.equal(mails(), limits.smtpMailsPerMinute);
 });
+
+test('a mail bomb over SMTP is taken, ends as failed without a turn, and the next mail is answered', async () => {
+  const { channel } = await smtpChannel('bomb@agents.example');
+  const part = '--b\r\nContent-Type: text/plain\r\n\r\nx\r\n';
+  const head = 'From: eve@example.com\r\nMessage-ID: <bomb@example.com>\r\n';
+  const bomb = `${head}Content-Type: multipart/mixed; boundary=b\r\n\r\n${part.repeat(20_000)}--b--`;
+  assert.match((await deliver(bomb, ['bomb@agents.example'])).taken!, /^250/);
+  assert.match((await deliver(mime({ id: 'after-the-bomb' }), ['bomb@agents.example'])).taken!, /^250/);
+  const [first, second] = await until('both are dealt with', async () => {
+    const rows = await eventsOf(channel.id);
+    return rows.length === 2 && rows[0]!.state !== 'queued' && rows[1]!.run_id !== null ? rows : null;
+  });
+  assert.deepEqual([first!.state, first!.run_id], ['failed', null]);
+  assert.match(first!.reason!, /too_many_parts/);
+  assert.notEqual(second!.run_id, null);
+});
+
+test('mails that are being read together have so much memory, and one beyond it is to be sent again', async (t) => {
+  const room = Promise.withResolvers<void>();
+  let reading = 0;
+  const listener = createSmtpListener({
+    host: '127.0.0.1',
+    port: 0,
+    name: 'berth.example',
+    tls: null,
+    log: silentLog,
+    memoryBytes: 45_000,
+    inbox: {
+      channelOf: async () => 'channel',
+      async take() {
+        reading += 1;
+        await room.promise;
+      },
+    },
+  });
+  const at = await listener.listen();
+  t.after(() => listener.close());
+  t.after(() => room.resolve());
+  const large = `Subject: x\r\n\r\n${`${'x'.repeat(98)}\r\n`.repeat(300)}`;
+  const held = [1, 2].map(() => deliver(large, ['a@b.example'], { at }));
+  await until('both are read', () => reading === 2);
+  assert.match((await deliver(large, ['a@b.example'], { at })).taken!, /^451 4\.3\.2/);
+  room.resolve();
+  for (const { taken } of await Promise.all(held)) assert.match(taken!, /^250/);
+  assert.match((await deliver(large, ['a@b.example'], { at })).taken!, /^250/);
+});

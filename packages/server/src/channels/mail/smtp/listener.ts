@@ -25,6 +25,8 @@ export interface SmtpListenerOptions {
   /** PEM files; null: STARTTLS is not offered. */
   tls: { certFile: string; keyFile: string } | null;
   inbox: SmtpInbox;
+  /** For all mails that are being read; default: `limits.smtpMemoryBytes`. */
+  memoryBytes?: number;
   log: Log;
 }
 
@@ -46,7 +48,7 @@ const busy = () => new Reply(451, '4.3.2 Too much comes in at once; send it agai
  * each of its recipients, with 4xx when it is to be sent again, with 5xx when it never will be taken.
  */
 export function createSmtpListener(options: SmtpListenerOptions) {
-  const { inbox, log, tls } = options;
+  const { inbox, log, tls, memoryBytes = limits.smtpMemoryBytes } = options;
   const arrivals = createArrivals();
   let heldBytes = 0;
 
@@ -59,7 +61,7 @@ export function createSmtpListener(options: SmtpListenerOptions) {
       size += chunk.length;
       if (size > limits.smtpMessageBytes) {
         refusal = new Reply(552, `5.3.4 A mail may have at most ${limits.smtpMessageBytes} bytes`);
-      } else if (heldBytes > limits.smtpMemoryBytes) refusal ??= busy();
+      } else if (heldBytes > memoryBytes) refusal ??= busy();
       if (refusal) {
         chunks.length = 0;
         continue;
