@@ -85,12 +85,15 @@ export async function brokerWorld(secrets: BrokeredSecret[], options: { headMs?:
   const world = {
     secrets,
     reads: 0,
+    /** Requests whose head has arrived. */
+    begun: 0,
     aborted: 0,
     answer: echo as RequestListener,
     dialPort: 0,
     readError: false,
   };
   const server: Server = createHttpsServer({ key: outside.key, cert: outside.cert }, (message, response) => {
+    world.begun += 1;
     collect(message).then(
       (body) => {
         const { method = '', url = '', rawHeaders, headers } = message;
