@@ -22,12 +22,15 @@ after(async () => {
 
 const counted = (count: number) => Array.from({ length: count }, (_, index) => `${index + 1} `).join('');
 
-for (const surface of surfaces) {
+for (const [round, surface] of surfaces.entries()) {
   test(`A run begun by ${surface} and watched by every surface has one text and one end.`, async () => {
-    const begun = await clients.begin[surface]('slow 20 40');
+    const begun = await clients.begin[surface](`hold go-${round}`);
     const watched = await Promise.all(surfaces.map((other) => clients.watch[other](begun)));
+    const type = { 'content-type': 'application/octet-stream' };
+    const go = await world.service.api('PUT', `/sandbox/${world.agent.id}/files/go-${round}`, 'now', type);
+    assert.ok(go.status < 300, go.text);
     const [mine, ...others] = await Promise.all([begun.heard(), ...watched.map((heard) => heard())]);
-    assert.deepEqual(mine, { text: counted(20), end: 'completed' }, surface);
+    assert.deepEqual(mine, { text: counted(6), end: 'completed' }, surface);
     others.forEach((heard, index) =>
       assert.deepEqual(heard, mine, `${surface}, watched by ${surfaces[index]}`),
     );

@@ -1,7 +1,7 @@
 /**
  * A repository with an Agent Client Protocol agent of a few lines that does what its prompt says, so that a test can have
- * every kind of answer: `echo …` (and whatever else), `slow COUNT MS`, `hold` (goes on when
- * there is a file `go` in the workspace), `artifacts`, `chunks`, `ask`, `access` (an authorization),
+ * every kind of answer: `echo …` (and whatever else), `slow COUNT MS`, `hold [FILE]` (goes on when
+ * there is that file, or `go`, in the workspace), `artifacts`, `chunks`, `ask`, `access` (an authorization),
  * `permission`, `refuse`,
  * `plain …`, `parts` (tells what came), `big BYTES`.
  */
@@ -41,8 +41,11 @@ async function answer(sessionId, prompt, meta) {
         say(n + ' ');
         await sleep(60);
       }
-      while (!existsSync('/workspace/go')) await sleep(50);
-      for (const n of [4, 5, 6]) say(n + ' ');
+      while (!existsSync('/workspace/' + (rest[0] ?? 'go'))) await sleep(50);
+      for (const n of [4, 5, 6]) {
+        say(n + ' ');
+        await sleep(60);
+      }
       break;
     case 'artifacts':
       artifact({ type: 'text', text: 'a text' }, { id: 'a-text', name: 'Text' });
