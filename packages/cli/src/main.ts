@@ -32,7 +32,12 @@ async function run(given: string[], signal: AbortSignal): Promise<number> {
     return told === null ? runOnHost(argv) : tell(told);
   }
   const group = findCommand(commands, argv) ? null : helpOfGroup(commands, argv);
-  if (group !== null) return tell(group);
+  if (group !== null) {
+    if (argv.includes('--help') || argv.includes('-h')) return tell(group);
+    // Not what was asked for, so it is none of the data, and a script must notice.
+    process.stderr.write(group);
+    return exitCodes.failed;
+  }
   const { command, args, values } = parse(commands, argv);
   if (values['help']) return tell(helpOfCommand(commands, command));
   const settings = readSettings(process.env);
