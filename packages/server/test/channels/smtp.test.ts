@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
 import { after, before, test } from 'node:test';
 import { createSmtpListener } from '../../src/channels/mail/smtp/listener.ts';
 import { createArrivals } from '../../src/channels/mail/smtp/arrivals.ts';
@@ -11,6 +9,7 @@ import { createChannelStore } from '../../src/store/channels.ts';
 import { silentLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
 import { mime } from './fixtures/mail.ts';
+import { dialogue } from './smtp-dialogue.ts';
 import { channelWorld } from './world.ts';
 
 let world: Awaited<ReturnType<typeof channelWorld>>;
@@ -33,40 +32,6 @@ after(async () => {
   await smtp.close();
   await world.close();
 });
-
-/** One connection, line by line; resolves with the last line of each answer. */
-async function dialogue(to: number) {
-  const socket: Socket = connect(to, '127.0.0.1');
-  let text = '';
-  let waiting: (() => void) | null = null;
-  socket.setEncoding('utf8').on('data', (chunk: string) => {
-    text += chunk;
-    waiting?.();
-  });
-  socket.on('error', () => undefined);
-  socket.on('close', () => waiting?.());
-  const answer = async (): Promise<string> => {
-    for (;;) {
-      const lines = text.split('\r\n');
-      const end = lines.findIndex((line, index) => index < lines.length - 1 && /^\d{3} /.test(line));
-      if (end >= 0) {
-        text = lines.slice(end + 1).join('\r\n');
-        return lines[end]!;
-      }
-      if (socket.closed) return 'closed';
-      await new Promise<void>((resolve) => (waiting = resolve));
-    }
-  };
-  await once(socket, 'connect');
-  return {
-    greeting: await answer(),
-    say: (line: string) => {
-      socket.write(`${line}\r\n`);
-      return answer();
-    },
-    close: () => socket.destroy(),
-  };
-}
 
 /** The answers to RCPT and to the mail; the latter null when nobody takes it. */
 async function deliver(raw: string, to: string[], { from = 'ada@example.com', at = port } = {}) {
