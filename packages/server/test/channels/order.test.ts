@@ -182,11 +182,14 @@ test('a turn that was given up because the service ended during it is begun agai
     return row?.runId ? row : null;
   });
   await world.inbox.receive('slack', channelId, slackRequest(threadMessage('5.1', '5.0', 'afterwards')));
-  const [lane] = await world.db.sql<{ conversationId: string; epoch: string }[]>`
-    select conversation_id as "conversationId", epoch::text from lanes where run_id = ${begun.runId}`;
+  const lane = await until('the turn is claimed', async () => {
+    const [found] = await world.db.sql<{ conversationId: string; epoch: string }[]>`
+      select conversation_id as "conversationId", epoch::text from lanes where run_id = ${begun.runId}`;
+    return found ?? null;
+  });
   const error = { code: 'lost' as const, error: 'Lost.' };
   const givenUp = { reason: 'Lost.', maxAttempts: 1, error, delayMs: 0, countsAlways: true };
-  await world.replica.life.endAttempt(lane!, givenUp);
+  await world.replica.life.endAttempt(lane, givenUp);
   gate.resolve();
   await settled(channelId, 2);
   const [again, next] = await eventsOf(channelId);
