@@ -320,10 +320,12 @@ export async function compose(
     volumesDir: config.paths.volumes,
     diskBytes: config.sandbox.diskMb * 1024 * 1024,
   });
+  const events = createEvents({ db, hub, outcomes, cursors, log });
   const outside = openOutside({
     ...shared,
     nodeId,
     runs,
+    runEvents: events,
     files: sandboxFiles,
     baseUrl: config.baseUrl,
     smtp: config.smtp,
@@ -349,7 +351,7 @@ export async function compose(
     conversations,
     forks: createForks({ db, ...stores, snapshots }),
     runs,
-    events: createEvents({ db, hub, outcomes, cursors, log }),
+    events,
     rateLimit,
     idempotency,
     acpSessions,

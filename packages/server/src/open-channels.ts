@@ -9,7 +9,8 @@ import type { Cursors } from './domain/paging.ts';
 import type { UrlGuard } from './domain/url-guard.ts';
 import { createWebhookEdge } from './edges/webhooks.ts';
 import { createDueWorker } from './runtime/due-worker.ts';
-import type { RunsService, SandboxFilesService } from './services/api.ts';
+import type { EventsService, RunsService, SandboxFilesService } from './services/api.ts';
+import { createAnswerStreams } from './services/answer-streams.ts';
 import { createAttachments } from './services/attachments.ts';
 import { createBacklog, type BacklogDependencies } from './services/backlog.ts';
 import { createChannelTests } from './services/channel-tests.ts';
@@ -35,6 +36,7 @@ export function openChannels(deps: {
   agents: AgentStore;
   channels: ChannelStore;
   runs: Pick<RunsService, 'send' | 'outcome'>;
+  runEvents: Pick<EventsService, 'follow' | 'after'>;
   box: Box;
   holdEncryptionKey: () => Promise<void>;
   cursors: Cursors;
@@ -57,11 +59,23 @@ export function openChannels(deps: {
   const service = createChannels({ ...deps, kinds, onChanged: (id) => setups.forget(id) });
   const setups = keepSetups(service);
   const worker = createDueWorker({ work: () => work, lookEveryMs: 500, log });
+  const answers = createChannelAnswerStore(db);
+  const streams = createAnswerStreams({
+    ...deps,
+    queue,
+    answers,
+    setups,
+    kinds,
+    caller,
+    events: deps.runEvents,
+    log,
+  });
   const work: InboundWork = createInboundWork({
     db,
     nodeId: deps.nodeId,
     queue,
-    answers: createChannelAnswerStore(db),
+    answers,
+    streams,
     setups,
     kinds,
     mail,
@@ -109,6 +123,7 @@ export function openChannels(deps: {
     purge: () => events.purgeBodies(limits.inboundBodyDays),
     async close(): Promise<void> {
       await worker.stop();
+      streams.stop();
       await work.stop();
       await mail.close();
     },

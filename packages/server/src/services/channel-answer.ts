@@ -1,4 +1,12 @@
-import type { Answer, ChannelKind, ChannelSetup, ReplyStep, SendOutcome } from '../domain/ports/channel.ts';
+import type {
+  Answer,
+  ChannelKind,
+  ChannelSetup,
+  HttpCall,
+  HttpReply,
+  ReplyStep,
+  SendOutcome,
+} from '../domain/ports/channel.ts';
 import { UrlRefused } from '../domain/url-guard.ts';
 import type { ChannelAnswerStore } from '../store/channel-answers.ts';
 import { CallNotSent, type GuardedCaller } from './guarded-call.ts';
@@ -35,7 +43,17 @@ export async function sendAnswer(
     const known = before.get(place);
     if (known?.state === 'sent') continue;
     if (known?.state === 'doubtful') return doubtful;
-    if (known?.state === 'sending' && step.repeat === 'again') {
+    let call = step.call;
+    let externalId = step.change ? (known?.externalId ?? null) : null;
+    if (known?.state === 'sending' && step.change && kind.stream && place === 0 && externalId === null) {
+      const reply = await ask(caller, step.lookup!);
+      const found = kind.stream.find(reply, answer);
+      if (found ? !found.isGrowing : reply.body.includes(step.mark)) {
+        await answers.putAnswer(eventId, place, 'sent', found?.externalId ?? null);
+        continue;
+      }
+      externalId = found?.externalId ?? null;
+    } else if (known?.state === 'sending' && step.repeat === 'again' && externalId === null) {
       if (step.lookup === null) {
         await answers.putAnswer(eventId, place, 'doubtful', null);
         return doubtful;
@@ -45,12 +63,15 @@ export async function sendAnswer(
         continue;
       }
     }
+    // It has grown while the agent spoke, and is there: now it becomes the whole one.
+    if (externalId !== null) call = step.change!(externalId);
     isGivenUp.throwIfAborted();
-    await answers.putAnswer(eventId, place, 'sending', null);
-    const outcome = await attempt(caller, step, kind);
+    await answers.putAnswer(eventId, place, 'sending', externalId);
+    const outcome = await attempt(caller, { ...step, call }, kind);
     if (outcome.outcome === 'sent') await answers.putAnswer(eventId, place, 'sent', outcome.externalId);
     else {
-      if (outcome.outcome === 'retry' && outcome.isUntaken) await answers.removeAnswer(eventId, place);
+      if (outcome.outcome === 'retry' && outcome.isUntaken && externalId === null)
+        await answers.removeAnswer(eventId, place);
       if (outcome.outcome === 'retry') return outcome;
       await answers.putAnswer(eventId, place, outcome.outcome, null);
       return outcome;
@@ -65,7 +86,11 @@ type Attempted =
   | Exclude<SendOutcome, { outcome: 'retry' }>
   | (Extract<SendOutcome, { outcome: 'retry' }> & { isUntaken: boolean });
 
-async function attempt(caller: GuardedCaller, step: ReplyStep, kind: ChannelKind): Promise<Attempted> {
+export async function attempt(
+  caller: GuardedCaller,
+  step: Pick<ReplyStep, 'call' | 'repeat' | 'lookup'>,
+  kind: ChannelKind,
+): Promise<Attempted> {
   /** Nobody knows whether it was done; who can be asked, or does nothing twice, gets another attempt. */
   const inDoubt = (reason: string, afterMs: number | null): Attempted =>
     step.repeat === 'again' && step.lookup === null
@@ -86,10 +111,16 @@ async function attempt(caller: GuardedCaller, step: ReplyStep, kind: ChannelKind
   }
 }
 
-async function hasArrived(caller: GuardedCaller, step: ReplyStep, beganAt: Date): Promise<boolean> {
-  const reply = await caller.call(step.lookup!);
+/** Asks the provider what arrived. */
+export async function ask(caller: GuardedCaller, lookup: HttpCall): Promise<HttpReply> {
+  const reply = await caller.call(lookup);
   if (reply.status >= 300)
     throw new Error(`The provider could not say what arrived: status ${reply.status}.`);
+  return reply;
+}
+
+async function hasArrived(caller: GuardedCaller, step: ReplyStep, beganAt: Date): Promise<boolean> {
+  const reply = await ask(caller, step.lookup!);
   return step.hasArrived ? step.hasArrived(reply, beganAt) : reply.body.includes(step.mark);
 }
 

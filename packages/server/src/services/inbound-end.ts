@@ -13,7 +13,10 @@ import {
   type Worked,
 } from './inbound-terms.ts';
 
-type Dependencies = Pick<InboundWorkDependencies, 'queue' | 'answers' | 'runs' | 'caller' | 'mail'>;
+type Dependencies = Pick<
+  InboundWorkDependencies,
+  'queue' | 'answers' | 'runs' | 'caller' | 'mail' | 'streams'
+>;
 
 /** In the history of an event: the service ended so often during its turn that the turn was given up, and another begins. */
 const turnLost = 'turn_lost';
@@ -21,12 +24,22 @@ const turnLost = 'turn_lost';
 const listenMs = 600_000;
 
 /** From the end of an event's turn to its answer. */
-export function createInboundEnd({ queue, answers, runs, caller, mail }: Dependencies) {
+export function createInboundEnd({ queue, answers, runs, caller, mail, streams }: Dependencies) {
   return {
-    /** Resolves when the run has ended, or with false when that was not heard for long. */
+    /**
+     * Resolves when the run has ended, or with false when that was not heard for long. Meanwhile its answer is shown as it
+     * grows, where the channel wants that; no call for that is under way any more when this resolves.
+     */
     async hasEnded(due: DueEvent, runId: string): Promise<boolean> {
-      const { run } = await runs.outcome(principalOf(due), runId, listenMs);
-      return isTerminal(run.status);
+      const over = new AbortController();
+      const shown = streams.show(due, runId, over.signal);
+      try {
+        const { run } = await runs.outcome(principalOf(due), runId, listenMs);
+        return isTerminal(run.status);
+      } finally {
+        over.abort();
+        await shown;
+      }
     },
 
     /** Nothing more is sent once `isGivenUp`. */
@@ -47,6 +60,9 @@ export function createInboundEnd({ queue, answers, runs, caller, mail }: Depende
         await queue.beginAgain(due.id, lost === 0 ? 0 : backoffMs(lost), turnLost);
         return 'over';
       }
+      const hasAnswer = run.status === 'completed' && message !== null && message.content.trim() !== '';
+      const broken = hasAnswer ? null : await streams.breakOff(due, runId, kind, setup, isGivenUp);
+      if (broken?.outcome === 'retry') return { retry: broken.reason, afterMs: broken.afterMs };
       if (run.status !== 'completed') {
         await queue.settle(due.id, 'failed', run.error?.error ?? `The run was ${run.status}.`);
         return 'over';

@@ -6,6 +6,7 @@ import type { ChannelKind, ReplyTo } from '../domain/ports/channel.ts';
 import type { ChannelAnswerStore } from '../store/channel-answers.ts';
 import type { Database } from '../store/database.ts';
 import type { DueEvent, InboundQueue } from '../store/inbound-queue.ts';
+import type { AnswerStreams } from './answer-streams.ts';
 import type { RunsService } from './api.ts';
 import type { Attachments } from './attachments.ts';
 import type { ChannelSetups } from './channels.ts';
@@ -23,6 +24,7 @@ export interface InboundWorkDependencies {
   runs: Pick<RunsService, 'send' | 'outcome'>;
   caller: GuardedCaller;
   attachments: Attachments;
+  streams: AnswerStreams;
   log: Log;
   /** After which an attempt is given up, so that another one begins; default: `limits.inboundAttemptSeconds`. */
   longestAttemptMs?: number;

@@ -7,6 +7,8 @@ export interface AnswerRow {
   state: AnswerState;
   /** When the call began that `state` tells of. */
   beganAt: Date;
+  /** What the provider calls the message. While `sending`: it is there, and grows or has to be made whole. */
+  externalId: string | null;
 }
 
 export type ChannelAnswerStore = ReturnType<typeof createChannelAnswerStore>;
@@ -25,8 +27,9 @@ export function createChannelAnswerStore(db: Database) {
     /** What became of the messages that answer an event, by their place. */
     async answers(eventId: string): Promise<Map<number, AnswerRow>> {
       const rows = await db.sql<(AnswerRow & { place: number })[]>`
-        select place, state, began_at as "beganAt" from channel_answers where event_id = ${eventId}`;
-      return new Map(rows.map(({ place, state, beganAt }) => [place, { state, beganAt }]));
+        select place, state, began_at as "beganAt", external_id as "externalId"
+        from channel_answers where event_id = ${eventId}`;
+      return new Map(rows.map(({ place, ...row }) => [place, row]));
     },
 
     /** The provider did not take it: the next attempt has nothing to be unsure of. */

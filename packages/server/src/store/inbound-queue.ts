@@ -95,6 +95,22 @@ export function createInboundQueue(db: Database) {
       return rows[0] ?? null;
     },
 
+    /** Where the answer of a turn goes. */
+    async replyToOf(id: string): Promise<ReplyTo | null> {
+      const rows = await db.sql<{ replyTo: ReplyTo | null }[]>`
+        select reply_to as "replyTo" from inbound_events where id = ${id}`;
+      return rows[0]?.replyTo ?? null;
+    },
+
+    /** Keeps others from the end of a turn that is heard here, for so long from now. False: it is theirs already. */
+    async holdTurn(id: string, nodeId: string, leaseMs: number): Promise<boolean> {
+      const { count } = await db.sql`
+        update inbound_events set
+          due_at = greatest(due_at, now() + ${leaseMs} * interval '1 millisecond'), claimed_by = ${nodeId}
+        where id = ${id} and attempts = 0 and state = 'processing' and due_at is not null`;
+      return count > 0;
+    },
+
     /** Holds it for so long from now, for the worker that has claimed it by this attempt. */
     async hold(id: string, attempts: number, leaseMs: number): Promise<void> {
       await db.sql`

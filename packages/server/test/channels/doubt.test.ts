@@ -42,7 +42,7 @@ function outbox(fixture: Fixture, over: { apiBaseUrl?: string; replyTo?: ReplyTo
     answers: async () => new Map(rows),
     async putAnswer(_id: string, place: number, state: AnswerState) {
       const beganAt = state === 'sending' ? new Date() : (rows.get(place)?.beganAt ?? new Date());
-      rows.set(place, { state, beganAt });
+      rows.set(place, { state, beganAt, externalId: null });
     },
     async removeAnswer(_id: string, place: number) {
       rows.delete(place);
@@ -92,7 +92,7 @@ for (const [fixture, replyTo] of unaskable) {
     assert.deepEqual(await box.send(), { outcome: 'doubtful', calls: ['POST'] });
     assert.deepEqual(await box.send(), { outcome: 'doubtful', calls: [] });
     // The process was killed between the call and its answer.
-    box.rows.set(0, { state: 'sending', beganAt: new Date() });
+    box.rows.set(0, { state: 'sending', beganAt: new Date(), externalId: null });
     assert.deepEqual(await box.send(), { outcome: 'doubtful', calls: [] });
     // Somebody asked for it to be sent again.
     box.rows.clear();

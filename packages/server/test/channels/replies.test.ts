@@ -156,22 +156,34 @@ test('Slack commands and actions are answered over their own URL, and only over 
   assert.ok(signSlack(form({ payload }), nowMs)['X-Slack-Signature']!.startsWith('v0='));
 });
 
-test('a Slack answer grows in its thread, and not where Slack cannot', () => {
+test('a Slack answer begins with its mark, is changed, and is found again; the answer to a command never grows', () => {
+  const setup = setupOf(slackFixture);
   const answer = { text: 'Ye', replyTo: parseOne(slackFixture).replyTo!, outboxId: channelId };
   const stream = kinds.slack.stream!;
-  const start = JSON.parse(stream.start(answer, setupOf(slackFixture))!.body!) as Record<string, unknown>;
-  assert.equal(start['thread_ts'], '1759999999.000001');
-  assert.equal(start['recipient_user_id'], 'U061F7AUR');
-  const end = JSON.parse(stream.finish('s.', '7.1', answer, setupOf(slackFixture)).body!) as Record<
-    string,
-    unknown
-  >;
-  assert.equal(end['ts'], '7.1');
-  assert.ok(JSON.stringify(end['metadata']).includes(channelId));
-  assert.equal(
-    stream.start({ ...answer, replyTo: { ...answer.replyTo, threadTs: null } }, setupOf(slackFixture)),
-    null,
-  );
+  const bodyOf = (call: { body: string | null }) => JSON.parse(call.body!) as Record<string, unknown>;
+  const start = bodyOf(stream.start(answer, setup)!);
+  assert.deepEqual([start['thread_ts'], start['markdown_text']], ['1759999999.000001', 'Ye']);
+  const mark = `${channelId}:0`;
+  assert.deepEqual(start['metadata'], {
+    event_type: 'berth_answer',
+    event_payload: { mark, growing: true },
+  });
+  const update = stream.update({ ...answer, text: 'Yes' }, '7.1', setup);
+  assert.equal(update.url, 'https://slack.com/api/chat.update');
+  assert.deepEqual([bodyOf(update)['ts'], bodyOf(update)['markdown_text']], ['7.1', 'Yes']);
+  const [step] = stepsOf(slackFixture, 'Yes.');
+  const end = bodyOf(step!.change!('7.1'));
+  assert.deepEqual([end['ts'], end['markdown_text']], ['7.1', 'Yes.']);
+  assert.ok(!JSON.stringify(end['metadata']).includes('growing'));
+  const messages = [{ ts: '6.1' }, { ts: '7.1', metadata: start['metadata'] }];
+  assert.deepEqual(stream.find(reply(200, { ok: true, messages }), answer), {
+    externalId: '7.1',
+    isGrowing: true,
+  });
+  assert.equal(stream.find(reply(200, { ok: true, messages: messages.slice(0, 1) }), answer), null);
+  const toCommand = { ...answer, replyTo: { ...answer.replyTo, responseUrl: 'https://hooks.slack.com/x' } };
+  assert.equal(stream.start(toCommand, setup), null);
+  assert.equal(stream.start({ ...answer, text: ' ' }, setup), null);
 });
 
 test('what a provider answers is sent, again later, or failed', () => {

@@ -41,7 +41,7 @@ export function writtenFiles(written = new Map<string, Buffer>()): Files {
 
 /** All that receives, works and answers, over one replica of the run world. */
 export function channelParts(
-  { db, nodeId, runs }: Replica,
+  { db, nodeId, runs, events }: Replica,
   files: Files = writtenFiles(),
   options: Pick<Parameters<typeof openChannels>[0], 'longestAttemptMs' | 'backlog'> = {},
 ) {
@@ -53,6 +53,7 @@ export function channelParts(
     agents: createAgentStore(db),
     channels: createChannelStore(db),
     runs,
+    runEvents: events,
     box: createBox([encryptionKey]),
     holdEncryptionKey: async () => {},
     cursors: createCursors(cursorKey),

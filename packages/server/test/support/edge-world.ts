@@ -141,6 +141,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     db,
     ...stores,
     runs: core.runs,
+    runEvents: core.events,
     box: createBox([randomBytes(32)]),
     holdEncryptionKey: async () => {},
     cursors,

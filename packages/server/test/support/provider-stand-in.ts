@@ -10,7 +10,10 @@ export interface ProviderCall {
 
 /** Somebody else's API on loopback: counts what it is asked, and answers what the test says. */
 export async function providerStandIn(
-  answer: (call: ProviderCall, before: ProviderCall[]) => { status?: number; body: unknown } | null,
+  answer: (
+    call: ProviderCall,
+    before: ProviderCall[],
+  ) => { status?: number; headers?: Record<string, string>; body: unknown } | null,
 ) {
   const calls: ProviderCall[] = [];
   const server = createServer((request, response) => {
@@ -27,7 +30,7 @@ export async function providerStandIn(
       calls.push(call);
       if (said === null) return void response.destroy();
       response
-        .writeHead(said.status ?? 200, { 'content-type': 'application/json' })
+        .writeHead(said.status ?? 200, { 'content-type': 'application/json', ...said.headers })
         .end(JSON.stringify(said.body));
     });
   });

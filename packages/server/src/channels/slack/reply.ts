@@ -2,16 +2,17 @@ import type {
   Answer,
   AnswerStream,
   ChannelSetup,
+  HttpCall,
   HttpReply,
   ReplyStep,
   SendOutcome,
 } from '../../domain/ports/channel.ts';
-import { isObject, textAt } from '../body.ts';
+import { at, isObject, listAt, textAt } from '../body.ts';
 import { bearer, getCall, jsonCall, readJson, readStatus, retryAfterMs } from '../call.ts';
 import { splitText } from '../split.ts';
-import { apiOf } from '../specs.ts';
+import { apiOf, isOn } from '../specs.ts';
 
-/** Of `markdown_text` in chat.postMessage and in the streaming methods. */
+/** Of `markdown_text` in chat.postMessage and chat.update. */
 const markdownChars = 12_000;
 const transient = new Set([
   'ratelimited',
@@ -33,8 +34,18 @@ export function replySteps(answer: Answer, setup: ChannelSetup): ReplyStep[] {
 }
 
 function post(answer: Answer, setup: ChannelSetup, text: string, mark: string): ReplyStep {
+  return {
+    call: postCall(answer, setup, text, metadata(mark)),
+    repeat: 'again',
+    lookup: lookup(answer, setup),
+    mark,
+    change: (ts) => changeCall(answer, setup, text, ts, metadata(mark)),
+  };
+}
+
+function postCall(answer: Answer, setup: ChannelSetup, text: string, marked: object): HttpCall {
   const { channel, threadTs } = answer.replyTo;
-  const call = jsonCall(
+  return jsonCall(
     'POST',
     api(setup, 'chat.postMessage'),
     {
@@ -42,17 +53,19 @@ function post(answer: Answer, setup: ChannelSetup, text: string, mark: string): 
       markdown_text: text,
       ...(threadTs === null ? {} : { thread_ts: threadTs }),
       unfurl_links: false,
-      metadata: metadata(mark),
+      metadata: marked,
     },
     bearer(setup.credentials['botToken']),
   );
-  return { call, repeat: 'again', lookup: lookup(answer, setup), mark };
 }
 
 /** Slack keeps it with the message and shows it to nobody but us. */
-const metadata = (mark: string) => ({ event_type: 'berth_answer', event_payload: { mark } });
+const metadata = (mark: string, growing = false) => ({
+  event_type: 'berth_answer',
+  event_payload: growing ? { mark, growing } : { mark },
+});
 
-function lookup(answer: Answer, setup: ChannelSetup) {
+function lookup(answer: Answer, setup: ChannelSetup): HttpCall {
   const { channel, threadTs, messageTs } = answer.replyTo;
   const query = new URLSearchParams({ channel: String(channel), include_all_metadata: 'true', limit: '200' });
   if (typeof messageTs === 'string') query.set('oldest', messageTs);
@@ -78,40 +91,50 @@ export function readReply(reply: HttpReply): SendOutcome {
     : { outcome: 'failed', reason };
 }
 
-/** chat.startStream and its sisters: only in threads, and outside of direct messages only to somebody. */
+/**
+ * By chat.postMessage and chat.update, not by chat.startStream: that takes no metadata, so that nobody could find its
+ * message after a crash, and it works in threads alone.
+ */
 export const answerStream: AnswerStream = {
-  intervalMs: 500,
+  // chat.update may be called about fifty times in a minute (docs.slack.dev, "Rate limits", tier 3).
+  intervalMs: 1_500,
+  isOn: (setup) => isOn(setup.settings, 'streaming'),
   start(answer, setup) {
-    const { channel, threadTs, userId, teamId, responseUrl } = answer.replyTo;
-    if (typeof threadTs !== 'string' || typeof responseUrl === 'string') return null;
-    const toSomebody =
-      typeof userId === 'string' && userId !== ''
-        ? { recipient_user_id: userId, recipient_team_id: teamId }
-        : {};
-    return jsonCall(
-      'POST',
-      api(setup, 'chat.startStream'),
-      { channel, thread_ts: threadTs, ...toSomebody, markdown_text: answer.text.slice(0, markdownChars) },
-      bearer(setup.credentials['botToken']),
-    );
+    const text = firstOf(answer.text);
+    if (text === '' || typeof answer.replyTo['responseUrl'] === 'string') return null;
+    return postCall(answer, setup, text, metadata(`${answer.outboxId}:0`, true));
   },
-  append: (text, ts, answer, setup) =>
-    jsonCall(
-      'POST',
-      api(setup, 'chat.appendStream'),
-      { channel: answer.replyTo['channel'], ts, markdown_text: text.slice(0, markdownChars) },
-      bearer(setup.credentials['botToken']),
-    ),
-  finish: (rest, ts, answer, setup) =>
-    jsonCall(
-      'POST',
-      api(setup, 'chat.stopStream'),
-      {
-        channel: answer.replyTo['channel'],
-        ts,
-        ...(rest === '' ? {} : { markdown_text: rest.slice(0, markdownChars) }),
-        metadata: metadata(`${answer.outboxId}:0`),
-      },
-      bearer(setup.credentials['botToken']),
-    ),
+  update: (answer, ts, setup) =>
+    changeCall(answer, setup, firstOf(answer.text), ts, metadata(`${answer.outboxId}:0`, true)),
+  breakOff(answer, ts, setup) {
+    const said = splitText(answer.text, markdownChars - unfinished.length - 2)[0] ?? '';
+    const text = [said, unfinished].filter((part) => part !== '').join('\n\n');
+    return changeCall(answer, setup, text, ts, metadata(`${answer.outboxId}:0`));
+  },
+  lookup,
+  find(reply, answer) {
+    const mark = `${answer.outboxId}:0`;
+    for (const message of listAt(readJson(reply), 'messages')) {
+      const payload = at(message, 'metadata', 'event_payload');
+      const ts = textAt(message, 'ts');
+      if (ts !== null && textAt(payload, 'mark') === mark)
+        return { externalId: ts, isGrowing: at(payload, 'growing') === true };
+    }
+    return null;
+  },
 };
+
+/** Ends an answer that had begun to grow when its run did not complete (docs/channels.md). */
+const unfinished = '_The agent could not finish this answer._';
+
+const firstOf = (text: string): string => splitText(text, markdownChars)[0] ?? '';
+
+function changeCall(answer: Answer, setup: ChannelSetup, text: string, ts: string, marked: object) {
+  const { channel } = answer.replyTo;
+  return jsonCall(
+    'POST',
+    api(setup, 'chat.update'),
+    { channel, ts, markdown_text: text, metadata: marked },
+    bearer(setup.credentials['botToken']),
+  );
+}

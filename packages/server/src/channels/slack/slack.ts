@@ -47,6 +47,12 @@ export const slack: ChannelKind = {
       'The id of the Slack app, A…, when several agents share it over the URL /api/webhooks/slack.',
     ),
     allowBots,
+    setting(
+      'streaming',
+      'flag',
+      'Whether an answer appears with its first words and grows; Slack marks it as edited. Needs no more than chat:write.',
+      false,
+    ),
   ],
   signing: () => ({ credential: 'signingSecret', made: 'given' }),
   check() {},

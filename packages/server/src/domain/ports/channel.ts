@@ -162,6 +162,8 @@ export interface ReplyStep {
   mark: string;
   /** In place of the mark, for a look-up that has to be read. `beganAt`: when the message may have been sent. */
   hasArrived?: (reply: HttpReply, beganAt: Date) => boolean;
+  /** Makes this message of one that has grown; to do that twice changes nothing. Absent: this one never grows. */
+  change?: (externalId: string) => HttpCall;
 }
 
 export interface HttpReply {
@@ -179,14 +181,23 @@ export type SendOutcome =
   /** It may have been sent, and nobody can find out. */
   | { outcome: 'doubtful'; reason: string };
 
-/** An answer that grows while the model speaks. Best effort: what counts is the end. */
+/**
+ * An answer that grows while the agent speaks: its first message is sent early, with the mark of its place, and changed as
+ * more is said. Best effort: what counts is the end, which is the `change` of the step, or `breakOff`.
+ */
 export interface AnswerStream {
-  /** Between two updates at least. */
+  /** Between two calls for one channel at least. */
   intervalMs: number;
-  /** Null when this answer cannot be streamed to where it goes. */
+  isOn(setup: ChannelSetup): boolean;
+  /** Null when this answer cannot grow where it goes, or has no text yet. */
   start(answer: Answer, setup: ChannelSetup): HttpCall | null;
-  append(text: string, externalId: string, answer: Answer, setup: ChannelSetup): HttpCall;
-  finish(rest: string, externalId: string, answer: Answer, setup: ChannelSetup): HttpCall;
+  update(answer: Answer, externalId: string, setup: ChannelSetup): HttpCall;
+  /** The last state of one whose rest will never come; `answer` has what was said. */
+  breakOff(answer: Answer, externalId: string, setup: ChannelSetup): HttpCall;
+  /** Asks which messages are there, for `find`. */
+  lookup(answer: Answer, setup: ChannelSetup): HttpCall;
+  /** The first message of the answer, among those; `isGrowing`: it is not the whole one. */
+  find(reply: HttpReply, answer: Answer): { externalId: string; isGrowing: boolean } | null;
 }
 
 export interface CredentialSpec {
