@@ -123,7 +123,7 @@ export function openChannels(deps: {
     purge: () => events.purgeBodies(limits.inboundBodyDays),
     async close(): Promise<void> {
       await worker.stop();
-      streams.stop();
+      await streams.stop();
       await work.stop();
       await mail.close();
     },

@@ -39,14 +39,14 @@ export function createAnswerStreams(deps: Dependencies) {
   const { queue, answers, caller, events, log } = deps;
   const paces = createPaces();
   const stopped = new AbortController();
+  const underWay = new Set<Promise<void>>();
 
-  async function show(begun: DueEvent, runId: string, over: AbortSignal): Promise<void> {
-    const found = await deps.setups.open(begun.channelId);
+  async function show(due: DueEvent, runId: string, over: AbortSignal): Promise<void> {
+    if (over.aborted || due.replyTo === null) return;
+    if (due.replyTo['sample'] === unanswered['sample']) return;
+    const found = await deps.setups.open(due.channelId);
     const kind = found && deps.kinds[found.row.kind];
     if (!found || !kind?.stream?.isOn(found.setup)) return;
-    // Where the answer goes was found out when the turn began.
-    const due = { ...begun, replyTo: await queue.replyToOf(begun.id) };
-    if (due.replyTo === null || due.replyTo['sample'] === unanswered['sample']) return;
     // Somebody has begun before: the end finds what is there.
     if ((await answers.answers(due.id)).has(0)) return;
     const said = new Said();
@@ -128,14 +128,18 @@ export function createAnswerStreams(deps: Dependencies) {
   return {
     /** Until `over`; resolves when none of its calls is under way. Never rejects. */
     async show(due: DueEvent, runId: string, over: AbortSignal): Promise<void> {
-      await show(due, runId, AbortSignal.any([over, stopped.signal])).catch((error: unknown) =>
+      const shown = show(due, runId, AbortSignal.any([over, stopped.signal])).catch((error: unknown) =>
         log.debug('An answer is not shown before its end.', { eventId: due.id, error }),
       );
+      underWay.add(shown);
+      await shown;
+      underWay.delete(shown);
     },
 
-    /** Shows nothing any more. */
-    stop(): void {
+    /** Shows nothing any more; resolves when none of its calls is under way. */
+    async stop(): Promise<void> {
       stopped.abort();
+      await Promise.all(underWay);
     },
 
     /** Ends a message that has begun to grow and gets no whole answer. Null: there is none, and nothing to do. */

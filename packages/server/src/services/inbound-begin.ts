@@ -2,7 +2,7 @@ import type { ChannelKindName } from '../domain/channel.ts';
 import { boundedKey } from '../domain/bounded-key.ts';
 import { cleanText } from '../domain/clean-text.ts';
 import { limits } from '../domain/limits.ts';
-import type { ChannelKind, ChannelSetup, InboundEvent } from '../domain/ports/channel.ts';
+import type { ChannelKind, ChannelSetup, InboundEvent, ReplyTo } from '../domain/ports/channel.ts';
 import { unread, type DueEvent } from '../store/inbound-queue.ts';
 import {
   checkMs,
@@ -123,7 +123,9 @@ export function createInboundBegin(deps: Dependencies) {
   }
 
   /** The messages, their conversation, their run and the states of their events: all of it, or nothing. */
-  async function accept(said: Said[]): Promise<{ first: Said; runId: string } | null> {
+  async function accept(
+    said: Said[],
+  ): Promise<{ first: Said; runId: string; replyTo: ReplyTo | null } | null> {
     return db.tx(async () => {
       const waiting = await queue.lockQueued(said.map(({ due }) => due.id));
       const own: Said[] = [];
@@ -155,7 +157,7 @@ export function createInboundBegin(deps: Dependencies) {
       const line = event.conversationKey !== null && isOfMail(due) ? lineOf(conversationId) : due.line;
       const turn = { conversationId, runId, replyTo: last.event.replyTo, line };
       await queue.started([due.id, ...others.map((one) => one.due.id)], turn, checkMs);
-      return { first, runId };
+      return { first, runId, replyTo: turn.replyTo };
     });
   }
 
@@ -171,7 +173,7 @@ export function createInboundBegin(deps: Dependencies) {
     const begun = await accept(said);
     if (begun === null) return 'over';
     if (due.line === unread) await queue.leftLine(due.id, unread);
-    void deps.onBegun(begun.first.due, begun.runId);
+    void deps.onBegun({ ...begun.first.due, replyTo: begun.replyTo }, begun.runId);
     return 'over';
   };
 }

@@ -27,14 +27,14 @@ const listenMs = 600_000;
 export function createInboundEnd({ queue, answers, runs, caller, mail, streams }: Dependencies) {
   return {
     /**
-     * Resolves when the run has ended, or with false when that was not heard for long. Meanwhile its answer is shown as it
-     * grows, where the channel wants that; no call for that is under way any more when this resolves.
+     * Resolves when the run has ended, or with false when that was not heard for long, or not before `stopped`. Meanwhile its
+     * answer is shown as it grows, where the channel wants that; no call for that is under way any more when this resolves.
      */
-    async hasEnded(due: DueEvent, runId: string): Promise<boolean> {
+    async hasEnded(due: DueEvent, runId: string, stopped: AbortSignal): Promise<boolean> {
       const over = new AbortController();
       const shown = streams.show(due, runId, over.signal);
       try {
-        const { run } = await runs.outcome(principalOf(due), runId, listenMs);
+        const { run } = await runs.outcome(principalOf(due), runId, listenMs, stopped);
         return isTerminal(run.status);
       } finally {
         over.abort();

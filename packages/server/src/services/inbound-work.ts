@@ -25,7 +25,7 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
   const { queue, log, longestAttemptMs = limits.inboundAttemptSeconds * 1000 } = deps;
   const working = new Map<string, number>();
   const underWay = new Set<Promise<void>>();
-  let isStopped = false;
+  const stopped = new AbortController();
   let isFresh = true;
   const begin = createInboundBegin({ ...deps, onBegun: follow });
   const end = createInboundEnd(deps);
@@ -48,8 +48,8 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
   /** Goes on as soon as the run ends here; one that ends unheard is found by the next look. */
   async function follow(due: DueEvent, runId: string): Promise<void> {
     try {
-      if (!(await deps.db.outside(() => end.hasEnded(due, runId)))) return;
-      if (isStopped) return;
+      if (!(await deps.db.outside(() => end.hasEnded(due, runId, stopped.signal)))) return;
+      if (stopped.signal.aborted) return;
       const ended = await queue.claimEnded(due.id, deps.nodeId, leaseMs);
       if (ended) await track(attempt(ended));
     } catch (error) {
@@ -107,7 +107,7 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
 
   return {
     async runDue() {
-      if (isStopped || underWay.size >= perProcess) return 0;
+      if (stopped.signal.aborted || underWay.size >= perProcess) return 0;
       if (isFresh) await queue.release(deps.nodeId);
       isFresh = false;
       const except = [...working].filter(([, count]) => count >= perOrg).map(([orgId]) => orgId);
@@ -125,7 +125,8 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
       return looked;
     },
     async stop() {
-      isStopped = true;
+      // Whoever listens for the end of a run on another replica would listen for long.
+      stopped.abort();
       while (underWay.size > 0) await Promise.all(underWay);
     },
   };

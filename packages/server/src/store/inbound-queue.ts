@@ -95,14 +95,10 @@ export function createInboundQueue(db: Database) {
       return rows[0] ?? null;
     },
 
-    /** Where the answer of a turn goes. */
-    async replyToOf(id: string): Promise<ReplyTo | null> {
-      const rows = await db.sql<{ replyTo: ReplyTo | null }[]>`
-        select reply_to as "replyTo" from inbound_events where id = ${id}`;
-      return rows[0]?.replyTo ?? null;
-    },
-
-    /** Keeps others from the end of a turn that is heard here, for so long from now. False: it is theirs already. */
+    /**
+     * Keeps others from the end of a turn that is heard here, for so long from now. False: it is theirs already. It is no
+     * attempt at the event (`attempts` stays 0), so that nothing counts when this process is gone before that.
+     */
     async holdTurn(id: string, nodeId: string, leaseMs: number): Promise<boolean> {
       const { count } = await db.sql`
         update inbound_events set

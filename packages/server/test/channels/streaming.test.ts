@@ -195,9 +195,12 @@ test('a process that dies amid an answer leaves its message to the next one, whi
   next.worker.start();
   asked.go(1);
   asked.go(2);
-  await asked.settled('done');
+  const { id } = await asked.settled('done');
   assert.deepEqual(
     slack.in(asked.thread).map(({ text, isGrowing, updates }) => [text, isGrowing, updates]),
     [['one two three', false, 1]],
   );
+  // The kill costs the event nothing: the one attempt is the next process's own.
+  const [row] = await first.db.sql`select attempts, cut_offs from inbound_events where id = ${id}`;
+  assert.deepEqual({ ...row }, { attempts: 1, cut_offs: 0 });
 });

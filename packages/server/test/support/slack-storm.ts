@@ -2,9 +2,9 @@ import { Agent, request } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { signSlack, slackSecret } from '../channels/fixtures/slack.ts';
 import { threadMessage } from '../channels/world.ts';
-import { providerStandIn } from './provider-stand-in.ts';
 import { openServiceDatabase } from './scenario-world.ts';
 import { startService, type Service } from './service.ts';
+import { slackApi } from './slack-api.ts';
 import { until } from './until.ts';
 
 export interface Delivery {
@@ -13,39 +13,40 @@ export interface Delivery {
   retryAfter: string | null;
 }
 
+interface Counts {
+  turns: number;
+  runs: number;
+  unsettled: number;
+  /** Attempts at the events that ended with their process. */
+  cutOffs: number;
+}
+
 export interface SlackWorld {
   service: Service;
   channelId: string;
-  /** Answers that Slack has taken, by the thread that they are in. */
-  answers: Map<string, number>;
+  slack: Awaited<ReturnType<typeof slackApi>>;
   /** Delivers the message that begins the thread; `retry` null: without the headers of a retry. */
   deliver(thread: string, retry: number | null): Promise<Delivery>;
   /** Delivers it until it is taken, as Slack does. */
   deliverUntilTaken(thread: string, retry: number | null): Promise<void>;
   /** How many of the channel's messages have a turn of their own, and how many turns the agent had. */
-  counts(): Promise<{ turns: number; runs: number; unsettled: number }>;
+  counts(): Promise<Counts>;
   /** Waits until every event is settled. */
   settled(deadlineMs: number): Promise<void>;
   close(): Promise<void>;
 }
 
-/** A service with a channel whose Slack is a stand-in: it counts answers, and knows which it has when it is asked. */
-export async function slackWorld(env: Record<string, string> = {}): Promise<SlackWorld> {
-  const answers = new Map<string, number>();
-  const marks = new Map<string, string[]>();
-  const slack = await providerStandIn(({ path, body }) => {
-    const asked = new URL(path, 'http://slack');
-    if (asked.pathname !== '/chat.postMessage') {
-      return { body: { ok: true, messages: marks.get(asked.searchParams.get('ts') ?? '') ?? [] } };
-    }
-    const post = JSON.parse(body) as {
-      thread_ts: string;
-      metadata: { event_payload: { mark: string } };
-    };
-    answers.set(post.thread_ts, (answers.get(post.thread_ts) ?? 0) + 1);
-    marks.set(post.thread_ts, [...(marks.get(post.thread_ts) ?? []), post.metadata.event_payload.mark]);
-    return { body: { ok: true, ts: '1.1' } };
-  });
+export interface SlackWorldOptions {
+  env?: Record<string, string>;
+  streaming?: boolean;
+  /** What is said in a thread. */
+  text?: (thread: string) => string;
+}
+
+/** A service with a channel whose Slack is a stand-in: it keeps answers, and knows which it has when it is asked. */
+export async function slackWorld(options: SlackWorldOptions = {}): Promise<SlackWorld> {
+  const { env = {}, streaming = false, text = (thread) => `say ${thread}` } = options;
+  const slack = await slackApi();
   const service = await startService({
     env: {
       BERTH_ALLOW_PRIVATE_NETWORKS: '127.0.0.0/8',
@@ -62,6 +63,7 @@ export async function slackWorld(env: Record<string, string> = {}): Promise<Slac
       await service.api('POST', `/v1/agents/${agent.id}/channels`, {
         kind: 'slack',
         credentials: { signingSecret: slackSecret, botToken: 'xoxb-1' },
+        settings: { streaming },
         apiBaseUrl: slack.url,
       })
     ).body;
@@ -81,9 +83,9 @@ export async function slackWorld(env: Record<string, string> = {}): Promise<Slac
   const world: SlackWorld = {
     service,
     channelId,
-    answers,
+    slack,
     deliver(thread, retry) {
-      const message = threadMessage(thread, thread, `say ${thread}`);
+      const message = threadMessage(thread, thread, text(thread));
       const headers = {
         'content-type': 'application/json',
         ...(retry === null
@@ -120,9 +122,10 @@ export async function slackWorld(env: Record<string, string> = {}): Promise<Slac
     },
     counts: () =>
       query(async (db) => {
-        const [row] = await db.sql<[{ turns: number; runs: number; unsettled: number }]>`
+        const [row] = await db.sql<[Counts]>`
           select count(distinct run_id)::int as turns,
             count(*) filter (where state in ('queued', 'processing'))::int as unsettled,
+            coalesce(sum(cut_offs), 0)::int as "cutOffs",
             (select count(*)::int from runs where agent_id = ${agentId}) as runs
           from inbound_events where channel_id = ${channelId}`;
         return row;
@@ -164,7 +167,7 @@ export interface StormReport {
 
 async function report(world: SlackWorld, threads: string[], deliveries: number, startMs: number) {
   const { turns, runs } = await world.counts();
-  const answered = threads.map((thread) => world.answers.get(thread) ?? 0);
+  const answered = threads.map((thread) => world.slack.in(thread).length);
   return {
     messages: threads.length,
     deliveries,
@@ -231,7 +234,7 @@ export async function killAmidDeliveries(
     await world.service.restart();
   }
   await world.settled(settleMs);
-  const answeredAlone = acknowledged.filter((thread) => world.answers.has(thread)).length;
+  const answeredAlone = acknowledged.filter((thread) => world.slack.in(thread).length > 0).length;
   await Promise.all(unheard.map((thread) => world.deliverUntilTaken(thread, 1)));
   await world.settled(settleMs);
   return {

@@ -161,7 +161,7 @@ export const channelExample = {
   name: 'Support',
   status: 'active' as const,
   webhookUrl: `http://localhost:8080/api/webhooks/slack/${id}`,
-  settings: { respondTo: 'mention', replyMode: 'thread', allowBots: false },
+  settings: { respondTo: 'mention', replyMode: 'thread', allowBots: false, streaming: false },
   credentialsSet: ['botToken', 'signingSecret'],
   apiBaseUrl: null,
   lastEventAt: '2026-11-28T09:30:00.000Z',

@@ -67,7 +67,8 @@ create table inbound_events (
   attempts integer not null default 0,
   -- Attempts that ended with their process: they are no fault of the event, and do not count among the others.
   cut_offs integer not null default 0,
-  -- The node that works on it, as long as `due_at` is in the future; after that, the one that was lost meanwhile.
+  -- The node that works on it, as long as `due_at` is in the future; after that, the one that was lost meanwhile. Without
+  -- an attempt: the node that shows the answer of its turn while the turn goes on.
   claimed_by uuid,
   -- When it is next to be worked on; null: never again.
   due_at timestamptz,
@@ -156,8 +157,8 @@ begin
     )
     update inbound_events e set
       due_at = now() + case when p.waits then p.wait_ms else p_lease_ms end * interval '1 millisecond',
-      attempts = e.attempts + case when p.waits or e.claimed_by is not null then 0 else 1 end,
-      cut_offs = e.cut_offs + case when e.claimed_by is not null then 1 else 0 end,
+      attempts = e.attempts + case when p.waits or (e.claimed_by is not null and e.attempts > 0) then 0 else 1 end,
+      cut_offs = e.cut_offs + case when e.claimed_by is not null and e.attempts > 0 then 1 else 0 end,
       claimed_by = case when p.waits then null else p_node end
     from picked p where e.id = p.id
     returning e.id, e.channel_id, e.org_id, e.agent_id, e.kind, e.state, e.reason, e.duplicate_of, e.joined_to, e.retry_count,
