@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 import { slackDelivery, slackSecret } from './fixtures/slack.ts';
 import { address } from './fixtures/mail.ts';
 import { standardSecret } from './fixtures/code.ts';
-import { channelParts, channelWorld, mention, slackRequest, writtenFiles } from './world.ts';
+import { channelParts, channelWorld, mention, slackRequest } from './world.ts';
 
 let world: Awaited<ReturnType<typeof channelWorld>>;
 let provider: Awaited<ReturnType<typeof providerStandIn>>;
@@ -100,35 +100,31 @@ test('a sample that is tried within a transaction is stored apart from it, with 
 });
 
 test('an attempt that hangs is given up, says so on its event, and another one does the work', async () => {
-  const calls: string[] = [];
   const hanging = channelParts(
     world.replica,
-    {
-      write: (...given) => {
-        calls.push('write');
-        return calls.length === 1 ? new Promise(() => {}) : writtenFiles().write(...given);
-      },
-    },
+    { write: () => new Promise(() => {}) },
     { longestAttemptMs: 50 },
   );
   const channel = await slackChannel();
   await world.worker.stop();
   hanging.worker.start();
+  let id: string;
   try {
     const sent = await hanging.inbox.receive('slack', channel.id, slackRequest(withFile()));
     assert.equal(sent.status, 200);
     const [event] = await world.events.list(world.agentId, { before: null, limit: 1 });
-    const { id } = event!;
+    id = event!.id;
     await until('its event tells that it was given up', async () =>
       /given up/.test((await world.events.get(id))?.reason ?? ''),
     );
     assert.equal((await world.events.get(id))?.state, 'queued');
-    await world.replica.db.sql`update inbound_events set due_at = now() where id = ${id}`;
-    assert.equal((await settled(id)).state, 'done');
   } finally {
     await hanging.close();
     world.worker.start();
   }
+  // The other attempt has the usual time: so little may be too little for one that does not hang.
+  await world.replica.db.sql`update inbound_events set due_at = now() where id = ${id}`;
+  assert.equal((await settled(id)).state, 'done');
 });
 
 test('a sample of a retry is recorded beside its event, and is one turn', async () => {
