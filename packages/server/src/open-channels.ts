@@ -123,8 +123,8 @@ export function openChannels(deps: {
     purge: () => events.purgeBodies(limits.inboundBodyDays),
     async close(): Promise<void> {
       await worker.stop();
-      await streams.stop();
-      await work.stop();
+      // At once: a call that hangs must not keep the other from beginning nothing any more.
+      await Promise.all([streams.stop(), work.stop()]);
       await mail.close();
     },
   };
