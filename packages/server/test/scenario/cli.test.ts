@@ -3,11 +3,13 @@ import { readFileSync, statSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { Webhook } from 'standardwebhooks';
 import { berthIn, type BerthOptions, type BerthRun } from '../support/berth.ts';
 import { commitFiles } from '../support/git-world.ts';
 import { workshop, type Workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
+import { receiver } from '../webhooks/world.ts';
 
 let service: Service;
 let shop: Workshop;
@@ -15,7 +17,7 @@ let shop: Workshop;
 let start: (args: string[], options?: BerthOptions) => BerthRun;
 
 before(async () => {
-  service = await startService();
+  service = await startService({ env: { BERTH_ALLOW_PRIVATE_NETWORKS: '127.0.0.0/8' } });
   shop = await workshop(service);
   start = berthIn(shop.home, { BERTH_URL: service.url, BERTH_API_KEY: service.key });
 });
@@ -306,6 +308,91 @@ test('A channel is tried with a signed sample, what comes in is shown as it chan
   const replay = ['webhooks', 'replay', 'Reached', '--failed', '--since'];
   assert.deepEqual(await berthJson([...replay, '2h']), { replayed: 0 });
   assert.match((await berth([...replay, 'noon'], { code: 1 })).stderr, /--since takes/);
+});
+
+test('A schedule is created, shown, run at once, paused, resumed and deleted; a line that is no cron changes nothing.', async () => {
+  await makeAgent('Punctual');
+  const zone = ['--zone', 'Europe/Berlin'];
+  const wrong = await berth(['schedules', 'create', 'Punctual', '61 8 * * *', 'say: no'], { code: 1 });
+  assert.match(wrong.stderr, /invalid_request/);
+  assert.match(wrong.stderr, /cron/);
+  const create = ['schedules', 'create', 'Punctual', '30 8 1 1 *', 'say: happy new year', ...zone];
+  const made = await berthJson([...create, '--name', 'New year']);
+  assert.deepEqual([made.name, made.timeZone, made.status], ['New year', 'Europe/Berlin', 'active']);
+  const listed = await berth(['schedules', 'list', 'Punctual']);
+  assert.match(
+    listed.stdout,
+    new RegExp(`^${made.id} +active +30 8 1 1 \\* +Europe/Berlin +\\d{4}-01-01T07:30`, 'm'),
+  );
+
+  const ran = await berthJson(['schedules', 'run', made.id]);
+  await until('its run has ended', async () => {
+    const { body } = await service.api('GET', `/v1/runs/${ran.runId}`);
+    return body.run.status === 'completed';
+  });
+  const ticks = await berth(['schedules', 'ticks', made.id]);
+  assert.match(ticks.stdout, new RegExp(`manual +\\w+ +${ran.runId}`));
+
+  assert.match((await berth(['schedules', 'pause', made.id])).stdout, /^status +paused\n[^]*^next +never$/m);
+  assert.equal((await berthJson(['schedules', 'resume', made.id])).nextDueAt, made.nextDueAt);
+  assert.deepEqual(await berthJson(['schedules', 'delete', made.id]), { id: made.id, deleted: true });
+  assert.match((await berth(['schedules', 'show', made.id], { code: 1 })).stderr, /not_found/);
+});
+
+test('A webhook endpoint shows its secret once, what was not taken is listed and sent again, and it is rotated and deleted.', async (t) => {
+  let isUp = false;
+  const down = { status: 500, headers: { 'retry-after': '3600' }, body: 'not now' };
+  const hook = await receiver(() => (isUp ? 200 : down));
+  t.after(() => hook.close());
+  const made = await berth([
+    'webhook-endpoints',
+    'create',
+    hook.url,
+    'run.completed',
+    '--name',
+    'Mine',
+    '--json',
+  ]);
+  const { id, secret } = JSON.parse(made.stdout);
+  const secrets = [secret];
+  /** What is said of it later has none of its secrets. */
+  const later = async (...args: string[]): Promise<string> => {
+    const { stdout, stderr } = await berth(['webhook-endpoints', ...args]);
+    for (const one of secrets)
+      assert.equal(`${stdout}${stderr}`.includes(one.slice(6)), false, args.join(' '));
+    return stdout;
+  };
+  assert.match(await later('list'), new RegExp(`^${id} +enabled +run\\.completed +${hook.url} +Mine$`, 'm'));
+  const [sent] = JSON.parse(await later('test', id, '--json'));
+  await until('it was tried', async () => {
+    const { body } = await service.api('GET', `/v1/webhook-endpoints/${id}/deliveries/${sent.id}`);
+    return body.delivery.lastStatus === 500;
+  });
+  const [{ body, headers, event }] = hook.received as [(typeof hook.received)[0]];
+  assert.deepEqual(new Webhook(secret).verify(body, headers as Record<string, string>), event);
+  const pending = await later('deliveries', id, '--state', 'pending');
+  assert.match(pending, new RegExp(`^${sent.id} .* webhook_endpoint\\.test +pending +1 .*answered 500`, 'm'));
+  assert.match(await later('show', id), /^failing since +\d{4}-/m);
+
+  isUp = true;
+  await later('retry', id, sent.id);
+  await until('it was taken', async () => {
+    const { body } = await service.api('GET', `/v1/webhook-endpoints/${id}/deliveries/${sent.id}`);
+    return body.delivery.state === 'delivered';
+  });
+  assert.match(await later('delivery', id, sent.id), /^1 .* 500 .*"not now"[^]*^2 .* 200 /m);
+  assert.deepEqual(JSON.parse(await later('retry', id, '--since', '2026-01-01T00:00:00Z', '--json')), {
+    retried: 0,
+  });
+
+  const rotated = await berthJson(['webhook-endpoints', 'rotate-secret', id]);
+  assert.match(rotated.secret, /^whsec_/);
+  assert.notEqual(rotated.secret, secret);
+  secrets.push(rotated.secret);
+  await later('show', id, '--json');
+  await later('delete', id);
+  assert.equal((await service.api('GET', `/v1/webhook-endpoints/${id}`)).status, 404);
+  for (const one of secrets) assert.equal(service.logs().includes(one.slice(6)), false);
 });
 
 test('doctor, help and wrong usage: data on standard output, notes on standard error, and the exit code says how it went.', async () => {
