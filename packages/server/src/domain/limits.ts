@@ -101,6 +101,8 @@ export const limits = {
   webhookAnswerBytes: 1_024,
   /** After so long without a success an endpoint is disabled. */
   webhookFailingDays: 5,
+  /** Before that the operator is told so, once after each of these. */
+  webhookWarningDays: [1, 3],
   webhookDeliveryDays: 30,
   schedulesPerAgent: 100,
   cronChars: 200,

@@ -140,11 +140,24 @@ export function createWebhookWork(deps: WebhookWorkDependencies): WebhookWork {
       if (since === null) return;
       const isFailing = Date.now() - since.getTime() > limits.webhookFailingDays * dayMs;
       const reason: DisabledReason | null = result.status === 410 ? 'gone' : isFailing ? 'failing' : null;
-      if (reason === null) return;
+      if (reason === null) return warn(endpointId, since);
       log.warn('A webhook endpoint was disabled.', { endpointId, reason });
       await endpoints.setStatus(endpointId, 'disabled', reason);
       const data = { endpointId, reason };
       await deliveries.tellOthers({ endpointId, orgId, type: 'webhook_endpoint.disabled', data });
+    });
+  }
+
+  /** Tells the operator, before it is disabled; the organisation sees `failingSince`. */
+  async function warn(endpointId: string, failingSince: Date): Promise<void> {
+    const failingMs = Date.now() - failingSince.getTime();
+    const days = limits.webhookWarningDays.findLast((each) => failingMs > each * dayMs);
+    if (days === undefined || !(await endpoints.warned(endpointId, days))) return;
+    const disabledAfter = new Date(failingSince.getTime() + limits.webhookFailingDays * dayMs);
+    log.warn('A webhook endpoint takes nothing and will be disabled.', {
+      endpointId,
+      failingSince: failingSince.toISOString(),
+      disabledAfter: disabledAfter.toISOString(),
     });
   }
 

@@ -84,7 +84,7 @@ export function createWebhookEndpointStore(db: Database) {
     /** What waits to be sent is held while it is disabled, and goes out when it is enabled again. */
     async setStatus(id: string, status: EndpointStatus, reason: DisabledReason | null): Promise<void> {
       await db.sql`
-        update webhook_endpoints set status = ${status}, disabled_reason = ${reason}, failing_since = null,
+        update webhook_endpoints set status = ${status}, disabled_reason = ${reason}, failing_since = null, warned_days = 0,
           updated_at = now() where id = ${id}`;
       await db.sql`
         update webhook_deliveries
@@ -99,7 +99,7 @@ export function createWebhookEndpointStore(db: Database) {
 
     async succeeded(id: string): Promise<void> {
       await db.sql`
-        update webhook_endpoints set failing_since = null, last_success_at = now()
+        update webhook_endpoints set failing_since = null, warned_days = 0, last_success_at = now()
         where id = ${id} and (failing_since is not null or last_success_at is null
           or last_success_at < now() - interval '10 seconds')`;
     },
@@ -110,6 +110,13 @@ export function createWebhookEndpointStore(db: Database) {
         update webhook_endpoints set failing_since = coalesce(failing_since, now())
         where id = ${id} and status = 'enabled' returning failing_since as since`;
       return rows[0]?.since ?? null;
+    },
+
+    /** False: it was said before, and no attempt was taken since. */
+    async warned(id: string, days: number): Promise<boolean> {
+      const { count } = await db.sql`
+        update webhook_endpoints set warned_days = ${days} where id = ${id} and warned_days < ${days}`;
+      return count === 1;
     },
 
     async putSecret(endpointId: string, { name, validUntil, ...value }: SealedEndpointSecret): Promise<void> {

@@ -4,11 +4,13 @@ import { Webhook } from 'standardwebhooks';
 import { DomainError } from '../../src/domain/errors.ts';
 import { newId } from '../../src/domain/ids.ts';
 import { limits } from '../../src/domain/limits.ts';
+import type { Log } from '../../src/domain/log.ts';
 import type { Principal } from '../../src/domain/nouns.ts';
 import { retryDelay, retryDelaysMs } from '../../src/domain/webhook-endpoint.ts';
 import type { EndpointInput } from '../../src/services/webhook-endpoints-api.ts';
 import { createAgentStore } from '../../src/store/agents.ts';
 import { createOrgStore } from '../../src/store/orgs.ts';
+import { silentLog } from '../support/log.ts';
 import { runWorld, send, type Replica, type RunWorld } from '../support/run-world.ts';
 import { until } from '../support/until.ts';
 import { receiver, webhookParts, type Answer, type Received } from './world.ts';
@@ -16,6 +18,7 @@ import { receiver, webhookParts, type Answer, type Received } from './world.ts';
 let world: RunWorld;
 let replica: Replica;
 let parts: ReturnType<typeof webhookParts>;
+const warned: Record<string, unknown>[] = [];
 
 before(async () => {
   world = await runWorld();
@@ -26,7 +29,12 @@ before(async () => {
       return { outcome: 'completed' };
     },
   });
-  parts = webhookParts(replica);
+  const log: Log = {
+    ...silentLog,
+    warn: (_text, fields) => void warned.push(fields ?? {}),
+    child: () => log,
+  };
+  parts = webhookParts(replica, log);
   parts.worker.start();
 });
 after(async () => {
@@ -247,6 +255,47 @@ test('an endpoint that takes nothing for days is disabled, and others are told',
   assert.equal((await hook.get()).disabledReason, 'failing');
   await until('the other one was told', () => other.received.length === 1);
   assert.deepEqual(other.received[0]!.event.data, { endpointId: hook.id, reason: 'failing' });
+});
+
+test('before it is disabled the operator is told once after each of the days for that, and again after a success', async (t) => {
+  let isUp = false;
+  const hook = await told(t, { events: ['run.completed'] }, () => (isUp ? 200 : 500));
+  const said = () => warned.filter(({ endpointId }) => endpointId === hook.id).length;
+  const attempts = async () => (await hook.deliveries())[0]?.attempts ?? 0;
+  /** Two more attempts, as if it had failed for so long. */
+  const failFor = async (days: number) => {
+    await world.db.sql`
+      update webhook_endpoints set failing_since = now() - make_interval(days => ${days}, mins => 1)
+      where id = ${hook.id}`;
+    const enough = (await attempts()) + 2;
+    await until('it was tried twice', async () => {
+      await skipWait(hook.id);
+      return (await attempts()) >= enough;
+    });
+  };
+  await run();
+  await until('it fails', async () => (await hook.get()).failingSince !== null);
+  const [first, second] = limits.webhookWarningDays as [number, number];
+  assert.equal(said(), 0);
+  await failFor(first);
+  assert.equal(said(), 1);
+  await failFor(second);
+  assert.equal(said(), 2);
+  isUp = true;
+  await until('it was taken', async () => {
+    await skipWait(hook.id);
+    return (await hook.deliveries())[0]!.state === 'delivered';
+  });
+  isUp = false;
+  await run();
+  await until('it fails again', async () => (await hook.get()).failingSince !== null);
+  await world.db.sql`
+    update webhook_endpoints set failing_since = now() - make_interval(days => ${first}, mins => 1)
+    where id = ${hook.id}`;
+  await until('it is said again', async () => {
+    await skipWait(hook.id);
+    return said() === 3;
+  });
 });
 
 test('an endpoint that answers 410 is disabled at once', async (t) => {

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { createBox } from '../../src/domain/box.ts';
 import { createCursors } from '../../src/domain/paging.ts';
 import { openWebhookEndpoints } from '../../src/open-webhook-endpoints.ts';
+import type { Log } from '../../src/domain/log.ts';
 import { createUrlGuard } from '../../src/services/url-guard.ts';
 import { createAgentStore } from '../../src/store/agents.ts';
 import { silentLog } from '../support/log.ts';
@@ -14,7 +15,7 @@ const encryptionKey = randomBytes(32);
 const cursorKey = randomBytes(32);
 
 /** All that tells other systems, over one replica of the run world; 127.0.0.0/8 is opened for it. */
-export function webhookParts({ db }: Replica) {
+export function webhookParts({ db }: Replica, log: Log = silentLog) {
   return openWebhookEndpoints({
     db,
     agents: createAgentStore(db),
@@ -22,7 +23,7 @@ export function webhookParts({ db }: Replica) {
     holdEncryptionKey: async () => {},
     cursors: createCursors(cursorKey),
     guard: createUrlGuard(['127.0.0.0/8']),
-    log: silentLog,
+    log,
   });
 }
 
