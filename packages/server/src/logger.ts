@@ -1,3 +1,4 @@
+import { holdsKey } from './domain/holds-key.ts';
 import type { Log, LogFields } from './domain/log.ts';
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent';
@@ -48,8 +49,12 @@ function toJson(line: LogFields): string {
   }
 }
 
-/** Makes JSON of what JSON does not know: errors with their cause, and bigints. */
-function plain(_key: string, value: unknown): unknown {
+/**
+ * Makes JSON of what JSON does not know: errors with their cause, and bigints. A path is what a caller has written, so a key
+ * in it may be in escapes or in base64, which no pattern of a whole line sees.
+ */
+function plain(key: string, value: unknown): unknown {
+  if (key === 'path' && typeof value === 'string' && holdsKey(mask(value))) return '[masked: it holds a key]';
   if (typeof value === 'bigint') return value.toString();
   if (!(value instanceof Error)) return value;
   const { name, message, stack, cause } = value;

@@ -81,3 +81,19 @@ test('what looks like a key, a token or a password is masked, wherever it stands
   }
   assert.equal(mask('https://example.com:8080/a@b'), 'https://example.com:8080/a@b');
 });
+
+test('a key in a path is masked however it is written there', () => {
+  const key = `svc_live_${'Ab1'.repeat(16)}z`;
+  const escaped = [...key].map((char) => `%${char.charCodeAt(0).toString(16)}`).join('');
+  const written = [key, escaped, key.replaceAll('_', '%5F'), Buffer.from(`x${key}`).toString('base64')];
+  for (const form of written) {
+    const { log, lines } = collect('debug');
+    log.info('request', { path: `/runs/${form}` });
+    const path = String(lines()[0]!['path']);
+    assert.ok(path.includes('[masked') && !path.includes(form.slice(9, 40)), path);
+  }
+  const { log, lines } = collect('debug');
+  const path = '/v1/agents/01a222c0-6dc6-7000-88c0-8b6e4d03a01b/runs/a%20b';
+  log.info('request', { path });
+  assert.equal(lines()[0]!['path'], path);
+});

@@ -26,6 +26,8 @@ after(async () => {
   await world?.close();
 });
 
+const bytes = { 'content-type': 'application/octet-stream' };
+
 type Asked = Partial<GrpcAsked> & Pick<GrpcAsked, 'method' | 'request'>;
 const call = (asked: Asked): Promise<GrpcReply> =>
   wire.call({ agentId: world.agent.id, key: world.service.key, ...asked });
@@ -217,7 +219,7 @@ test('a key is needed, and no key says of an agent that is not its own more than
 });
 
 test('a client that goes away, or whose deadline passes, ends its stream and not the task', async () => {
-  const id = await begun('slow 40 30');
+  const id = await begun('hold go-on');
   const left = await call({
     method: 'SubscribeToTask',
     request: { tenant: '', id },
@@ -230,7 +232,14 @@ test('a client that goes away, or whose deadline passes, ends its stream and not
     options: { deadline: Date.now() + 100 },
   });
   assert.equal(late.code, codes.DEADLINE_EXCEEDED);
-  const rest = await call({ method: 'SubscribeToTask', request: { tenant: '', id } });
+  let gone: Promise<unknown> | undefined;
+  const rest = await call({
+    method: 'SubscribeToTask',
+    request: { tenant: '', id },
+    onMessage: () =>
+      void (gone ??= world.service.api('PUT', `/sandbox/${world.agent.id}/files/go-on`, 'now', bytes)),
+  });
+  await gone;
   assert.equal(rest.code, codes.OK);
   assert.equal(rest.messages[0].payload.$case, 'task');
   assert.equal(await stateOf(id), 'TASK_STATE_COMPLETED');
