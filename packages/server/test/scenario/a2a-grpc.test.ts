@@ -251,6 +251,30 @@ test('a client that goes away, or whose deadline passes, ends its stream and not
   await until('the service has let go of all four subscriptions', () => ends() >= 4);
 });
 
+test('a key that is revoked ends its streams, and not as if the task had ended', async () => {
+  const made = await world.service.api('POST', '/v1/api-keys', {
+    name: 'short',
+    scope: 'use',
+    binding: 'org-bound',
+  });
+  assert.equal(made.status, 201, made.text);
+  const { value, key } = made.body;
+  const id = await begun('hold for-ever');
+  let revoked: Promise<unknown> | undefined;
+  const asked = {
+    method: 'SubscribeToTask',
+    request: { tenant: '', id },
+    key: value,
+    onMessage: () => void (revoked ??= world.service.api('DELETE', `/v1/api-keys/${key.id}`)),
+  };
+  const reply = await call(asked);
+  assert.deepEqual([reply.code, reply.reason], [codes.UNAVAILABLE, 'UNAVAILABLE'], reply.details);
+  await revoked;
+  assert.equal((await call(asked)).code, codes.UNAUTHENTICATED);
+  assert.equal(await stateOf(id), 'TASK_STATE_WORKING');
+  await world.rpc('CancelTask', { id });
+});
+
 test('the client of 1.0 speaks to the service of 0.3 too', async () => {
   const card = AgentCard.fromJSON((await world.request('GET', '/.well-known/agent-card.json')).body);
   card.supportedInterfaces = card.supportedInterfaces

@@ -8,6 +8,7 @@ import {
   SendMessageRequest,
   SubscribeToTaskRequest,
   TaskPushNotificationConfig,
+  TaskState,
 } from '@a2a-js/sdk';
 import type { StreamResponse } from '@a2a-js/sdk';
 import { DomainError } from '../../../domain/errors.ts';
@@ -104,7 +105,9 @@ export class CheckedHandler extends TaskHandler {
   }
 
   async *#paced(items: AsyncGenerator<StreamResponse, void, undefined>) {
+    let isWhole = false;
     for await (const item of items) {
+      isWhole = saysAnEnd(item) ?? isWhole;
       yield item;
       await this.#pace.drained();
     }
@@ -112,7 +115,20 @@ export class CheckedHandler extends TaskHandler {
       throw new DomainError('unavailable', 'The service is stopping; subscribe to the task again.', {
         retryAfterSeconds: 1,
       });
+    // Such as one of a key that was revoked: a status OK would say that the task has ended.
+    if (!isWhole && !this.#pace.signal.aborted)
+      throw new DomainError('unavailable', 'The stream has ended before the task; subscribe to it again.', {
+        retryAfterSeconds: 1,
+      });
   }
+}
+
+/** Whether a stream may end after this one; null: it says nothing of that. */
+function saysAnEnd({ payload }: StreamResponse): boolean | null {
+  if (payload?.$case === 'message') return true;
+  if (payload?.$case !== 'task' && payload?.$case !== 'statusUpdate') return null;
+  const state = payload.value.status?.state;
+  return state !== TaskState.TASK_STATE_SUBMITTED && state !== TaskState.TASK_STATE_WORKING;
 }
 
 /** The JSON that says the same, when its texts can be stored and it is no deeper than JSON may be. */
