@@ -74,8 +74,9 @@ export function createAnswerStreams(deps: Dependencies) {
       const next: string =
         externalId === null ? await begin(growing, text) : await change(growing, text, externalId);
       if (next === 'over') return;
-      if (next !== 'later') externalId = next;
-      if (next !== 'later') shown = text;
+      if (next === 'later') continue;
+      externalId = next;
+      shown = text;
     }
   }
 

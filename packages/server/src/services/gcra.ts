@@ -43,3 +43,29 @@ export function verdict(cell: Cell, limit: RateLimit, nowMs: number, retryAfterS
     retryAfterSeconds,
   };
 }
+
+/** A cell for each name, in bounded memory. An absent cell is a full bucket. */
+export class BoundedCells {
+  readonly #cells = new Map<string, Cell>();
+  readonly #max: number;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  of(name: string, nowMs: number): Cell {
+    let cell = this.#cells.get(name);
+    if (cell) return cell;
+    if (this.#cells.size >= this.#max) this.sweep(nowMs);
+    // Still full: a flood of very many names. Forgetting them is better than growing without end.
+    if (this.#cells.size >= this.#max) this.#cells.clear();
+    cell = { fullAtMs: 0 };
+    this.#cells.set(name, cell);
+    return cell;
+  }
+
+  /** Drops what is full again. */
+  sweep(nowMs: number): void {
+    for (const [name, { fullAtMs }] of this.#cells) if (fullAtMs <= nowMs) this.#cells.delete(name);
+  }
+}

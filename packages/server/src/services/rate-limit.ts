@@ -2,7 +2,7 @@ import type { Log } from '../domain/log.ts';
 import type { OthersUsage, RateUsageStore } from '../store/rate-usage.ts';
 import type { RateLimitService } from './api.ts';
 import type { Cell, RateLimit } from './gcra.ts';
-import { takeMany, takeOne, verdict } from './gcra.ts';
+import { BoundedCells, takeMany, takeOne, verdict } from './gcra.ts';
 
 export interface RateLimitDependencies {
   usage: RateUsageStore;
@@ -43,7 +43,7 @@ const purgeRounds = 240;
 export function createRateLimit(deps: RateLimitDependencies): RateLimiter {
   const now = deps.now ?? Date.now;
   const cells = new Map<string, KeyCell>();
-  const addresses = new Map<string, Cell>();
+  const addresses = new BoundedCells(maxAddresses);
   let timer: NodeJS.Timeout | null = null;
   let syncing = false;
   let alone = true;
@@ -62,7 +62,7 @@ export function createRateLimit(deps: RateLimitDependencies): RateLimiter {
   /** Drops what is full again and has nothing to tell: an absent cell is a full bucket. */
   function sweep(nowMs: number): void {
     for (const [keyId, cell] of cells) if (cell.fullAtMs <= nowMs && cell.untold === 0) cells.delete(keyId);
-    for (const [address, cell] of addresses) if (cell.fullAtMs <= nowMs) addresses.delete(address);
+    addresses.sweep(nowMs);
   }
 
   function hear(cell: KeyCell, usage: OthersUsage): void {
@@ -120,15 +120,8 @@ export function createRateLimit(deps: RateLimitDependencies): RateLimiter {
     },
     peek: (keyId, limit) => verdict(cells.get(keyId) ?? { fullAtMs: 0 }, limit, now(), 0),
     authFailure(address) {
-      let cell = addresses.get(address);
-      if (!cell) {
-        if (addresses.size >= maxAddresses) sweep(now());
-        // Still full: a flood from very many addresses. Forgetting them is better than growing without end.
-        if (addresses.size >= maxAddresses) addresses.clear();
-        cell = { fullAtMs: 0 };
-        addresses.set(address, cell);
-      }
-      const result = takeOne(cell, deps.authFailures, now());
+      const nowMs = now();
+      const result = takeOne(addresses.of(address, nowMs), deps.authFailures, nowMs);
       return result.allowed ? null : result.retryAfterSeconds;
     },
     start(everyMs) {

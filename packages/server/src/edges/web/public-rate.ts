@@ -1,8 +1,8 @@
 import { parseAddress } from '../../domain/address-ranges.ts';
 import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
-import type { Cell, RateLimit } from '../../services/gcra.ts';
-import { takeOne } from '../../services/gcra.ts';
+import type { RateLimit } from '../../services/gcra.ts';
+import { BoundedCells, takeOne } from '../../services/gcra.ts';
 
 export const publicLimit: RateLimit = {
   quota: limits.webPublicRequests,
@@ -18,21 +18,11 @@ export function createPublicRate(
   limit: RateLimit,
   now: () => number = Date.now,
 ): (agentId: string, address: string) => void {
-  const cells = new Map<string, Cell>();
+  const cells = new BoundedCells(maxCells);
   return (agentId, address) => {
-    const name = `${agentId} ${clientOf(address)}`;
-    let cell = cells.get(name);
-    if (!cell) {
-      if (cells.size >= maxCells) {
-        const nowMs = now();
-        for (const [other, { fullAtMs }] of cells) if (fullAtMs <= nowMs) cells.delete(other);
-        // A flood from very many addresses: forgetting them is better than growing without end.
-        if (cells.size >= maxCells) cells.clear();
-      }
-      cell = { fullAtMs: 0 };
-      cells.set(name, cell);
-    }
-    const { allowed, retryAfterSeconds } = takeOne(cell, limit, now());
+    const nowMs = now();
+    const cell = cells.of(`${agentId} ${clientOf(address)}`, nowMs);
+    const { allowed, retryAfterSeconds } = takeOne(cell, limit, nowMs);
     if (allowed) return;
     throw new DomainError(
       'rate_limited',
