@@ -63,8 +63,9 @@ function run(args) {
 const limitMs = faults ? 3_600_000 : 300_000;
 
 let failed = 0;
-/** The names of all tests that failed, told again at the end: whoever sees only that must know them. */
+/** The names of all tests that failed and what they said, told again at the end: whoever sees only that must know them. */
 const failures = new Set();
+const reasons = [];
 const totals = { pass: 0, fail: 0, skipped: 0, cancelled: 0 };
 
 function count(text) {
@@ -74,6 +75,8 @@ function count(text) {
     const failing = /^\s*✖ (?!failing tests:)(.*) \([\d.]+ms\)$/.exec(line);
     if (failing) failures.add(failing[1]);
   }
+  const reason = /^✖ failing tests:\n([^]*)/m.exec(text)?.[1];
+  if (reason) reasons.push(reason.trim());
 }
 
 async function runGroup(group) {
@@ -111,6 +114,7 @@ await Promise.all(
 );
 
 if (totals.pass === 0) failed += 1;
+for (const reason of reasons) process.stdout.write(`\n${reason.slice(0, 20_000)}\n`);
 for (const name of failures) process.stdout.write(`\n✖ ${name}`);
 process.stdout.write(
   `\n${totals.pass} passed, ${totals.fail + totals.cancelled} failed, ${totals.skipped} skipped\n`,
