@@ -25,7 +25,7 @@ export function help(commands: Command[]): string {
     '',
     ...entries(commands).map(row),
     '',
-    'Everywhere: --json prints data as JSON, --help says how a command is used. Data goes to standard output, notes to standard error.',
+    'Everywhere: --json prints data as JSON, --help says how a command is used, --version which version this is. Data goes to standard output, notes to standard error.',
     'BERTH_URL and BERTH_API_KEY win over what "berth login" stored.',
     'Exit codes: 0 done, 1 failed, 2 cancelled, 4 a key is missing or not accepted.',
     '',

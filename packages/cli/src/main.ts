@@ -1,4 +1,5 @@
 import { BerthError, createClient } from '@berth/sdk';
+import manifest from '../package.json' with { type: 'json' };
 import { exitCodes, findCommand, parse, UsageError, type Context } from './command.ts';
 import { commands } from './commands.ts';
 import { login } from './commands/account.ts';
@@ -26,6 +27,9 @@ async function run(given: string[], signal: AbortSignal): Promise<number> {
   const argv = moved[0] === 'help' && moved.length > 1 ? [...moved.slice(1), '--help'] : moved;
   if (argv.length === 0 || argv[0] === 'help' || argv[0] === '--help' || argv[0] === '-h') {
     return tell(help(commands));
+  }
+  if (argv.length === 1 && ['--version', '-V', 'version'].includes(argv[0]!)) {
+    return tell(`berth ${manifest.version}\n`);
   }
   if (isHostCommand(argv)) {
     const told = helpOfHost(commands, argv);

@@ -82,6 +82,9 @@ test('--help and help say how a command, a group and a command of the host are u
     const usage = args.includes('secrets') ? /^ *berth secrets set </m : /^berth doctor /;
     assert.match(told.stdout, usage, args.join(' '));
   }
+  const version = await bare(['--version']).ended;
+  assert.deepEqual([version.code, version.stderr], [0, '']);
+  assert.match(version.stdout, /^berth \d+\.\d+\.\d+\n$/);
   const unknown = await bare(['secretz', '--help']).ended;
   assert.equal(unknown.code, 1);
   assert.match(unknown.stderr, /unknown command "secretz --help"/);
