@@ -19,6 +19,7 @@ import { createForgeryBudget } from './services/forgery-budget.ts';
 import { createGuardedCaller } from './services/guarded-call.ts';
 import { createInbox } from './services/inbox.ts';
 import { createInboundEvents } from './services/inbound-events.ts';
+import { createInboundPace } from './services/inbound-pace.ts';
 import { createInboundWork, type InboundWork } from './services/inbound-work.ts';
 import { keepSetups } from './services/kept-setups.ts';
 import { withSharedSlack } from './services/shared-slack.ts';
@@ -70,12 +71,14 @@ export function openChannels(deps: {
     events: deps.runEvents,
     log,
   });
+  const pace = createInboundPace();
   const work: InboundWork = createInboundWork({
     db,
     nodeId: deps.nodeId,
     queue,
     answers,
     streams,
+    pace,
     setups,
     kinds,
     mail,
@@ -90,6 +93,7 @@ export function openChannels(deps: {
   const count = (orgId: string, atMost: number) => db.outside(() => queue.waiting(orgId, atMost));
   const inbox = createInbox({
     forgeries,
+    pace,
     backlog: createBacklog({ ...deps.backlog, count, now: Date.now }),
     channels,
     setups,

@@ -11,6 +11,7 @@ import type { RunsService } from './api.ts';
 import type { Attachments } from './attachments.ts';
 import type { ChannelSetups } from './channels.ts';
 import type { GuardedCaller } from './guarded-call.ts';
+import type { InboundPace } from './inbound-pace.ts';
 
 export interface InboundWorkDependencies {
   db: Database;
@@ -25,6 +26,7 @@ export interface InboundWorkDependencies {
   caller: GuardedCaller;
   attachments: Attachments;
   streams: AnswerStreams;
+  pace: Pick<InboundPace, 'share'>;
   log: Log;
   /** After which an attempt is given up, so that another one begins; default: `limits.inboundAttemptSeconds`. */
   longestAttemptMs?: number;

@@ -107,15 +107,16 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
 
   return {
     async runDue() {
-      if (stopped.signal.aborted || underWay.size >= perProcess) return 0;
+      const share = deps.pace.share();
+      const of = (places: number) => Math.ceil(places * share);
+      if (stopped.signal.aborted || underWay.size >= of(perProcess)) return 0;
       if (isFresh) await queue.release(deps.nodeId);
       isFresh = false;
-      const except = [...working].filter(([, count]) => count >= perOrg).map(([orgId]) => orgId);
-      const turnsPerOrg = limits.channelTurnsPerOrg;
+      const except = [...working].filter(([, count]) => count >= of(perOrg)).map(([orgId]) => orgId);
       const { due, looked } = await queue.claimDue({
-        perOrg,
+        perOrg: of(perOrg),
         except,
-        turnsPerOrg,
+        turnsPerOrg: of(limits.channelTurnsPerOrg),
         nodeId: deps.nodeId,
         leaseMs,
         checkMs,

@@ -22,6 +22,7 @@ import type { Backlog } from './backlog.ts';
 import type { ForgeryBudget } from './forgery-budget.ts';
 import { createGroupCommit } from './group-commit.ts';
 import type { GuardedCaller } from './guarded-call.ts';
+import type { InboundPace } from './inbound-pace.ts';
 
 export interface InboxDependencies {
   channels: ChannelStore;
@@ -31,6 +32,7 @@ export interface InboxDependencies {
   caller: GuardedCaller;
   forgeries: ForgeryBudget;
   backlog: Backlog;
+  pace: Pick<InboundPace, 'taken'>;
   log: Log;
   /** Told after each commit: there is work. */
   onStored: () => void;
@@ -191,12 +193,11 @@ export function createInbox(deps: InboxDependencies): Inbox {
     const written = commit.add(events, isReserved);
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
-      const error = new DomainError('unavailable', 'It could not be stored in time; send it again.', {
-        retryAfterSeconds: 2,
-      });
-      timer = setTimeout(() => reject(error), answerMs);
+      timer = setTimeout(() => reject(tooLate()), answerMs);
     });
+    const startedMs = performance.now();
     await Promise.race([written, late]).finally(() => clearTimeout(timer));
+    deps.pace.taken(performance.now() - startedMs);
     return events.flatMap((event) => [event.id, ...(event.retry ? [event.retry.id] : [])]);
   }
 
@@ -260,6 +261,10 @@ function kindOf(kinds: InboxDependencies['kinds'], name: string): ChannelKind {
   if (!known) throw notFound();
   return kinds[known];
 }
+
+/** Made when it is needed only: an error notes the stack, which costs more than all else that is done to store an event. */
+const tooLate = () =>
+  new DomainError('unavailable', 'It could not be stored in time; send it again.', { retryAfterSeconds: 2 });
 
 /** Whatever is busy or away, this sender is to try again, by the status that makes it do so. */
 export function asBusy(kind: Pick<ChannelKind, 'whenBusy'>, error: unknown): DomainError {

@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { buffer, text } from 'node:stream/consumers';
 import { test, type TestContext } from 'node:test';
+import { limits } from '../../src/domain/limits.ts';
 import type { SandboxCommand, SandboxControl } from '../../src/domain/ports/sandbox-control.ts';
+import { windowBytes } from '../../src/harness/control/frames.ts';
 import { commit, markDeployed, runTurn, startHarness } from '../support/harness-fixture.ts';
 import { launchEnv, makePlaces, startLinked, type Places } from '../support/local-harness.ts';
 import { until } from '../support/until.ts';
@@ -54,6 +56,27 @@ test('a command that cannot be started says why', async (t) => {
     code: 'not_found',
   });
   await assert.rejects(control.exec({ command: ['true', 'x'.repeat(70_000)] }), { code: 'failed' });
+});
+
+test('what a sandbox sends comes at its pace, over all its streams together, and all of it comes', async (t) => {
+  const { control } = await open(t);
+  const { bytesPerSecond, burstBytes } = limits.sandboxOutput;
+  const each = (burstBytes + bytesPerSecond / 2) / 2;
+  const startedMs = performance.now();
+  const command = ['head', '-c', String(each), '/dev/zero'];
+  const sizes = await Promise.all(
+    [1, 2].map(async () => {
+      const process = await control.exec({ command });
+      let bytes = 0;
+      for await (const chunk of process.stdout) bytes += (chunk as Buffer).length;
+      return bytes;
+    }),
+  );
+  assert.deepEqual(sizes, [each, each]);
+  // The last windows were granted already; the machine may take longer, and not less.
+  const leastMs = 500 - (2 * windowBytes * 1000) / bytesPerSecond - 5;
+  const tookMs = performance.now() - startedMs;
+  assert.ok(tookMs >= leastMs, `${tookMs} ms`);
 });
 
 test('bytes pass unchanged in both directions, more than any window holds', async (t) => {

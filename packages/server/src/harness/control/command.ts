@@ -12,6 +12,7 @@ import {
   windowBytes,
   windowFrame,
 } from './frames.ts';
+import type { OutputPace } from './output-pace.ts';
 
 const unknownExit: SandboxProcessExit = { code: null, signal: null };
 const refusals = new Set(['not_found', 'limit', 'failed']);
@@ -23,22 +24,26 @@ class Inlet extends Readable {
   readonly #stream: number;
   readonly #channel: 1 | 2;
   readonly #send: (frame: Buffer) => void;
+  readonly #pace: OutputPace;
   #unread = 0;
   #read = 0;
+  /** Read, and not asked for again until the pace allows it. */
+  #held = 0;
   #isEnded = false;
 
-  constructor(stream: number, channel: 1 | 2, send: (frame: Buffer) => void) {
+  constructor(stream: number, channel: 1 | 2, send: (frame: Buffer) => void, pace: OutputPace) {
     super({ highWaterMark: windowBytes });
     this.#stream = stream;
     this.#channel = channel;
     this.#send = send;
+    this.#pace = pace;
   }
 
   /** False: more than was asked for. */
   receive(bytes: Buffer): boolean {
     if (this.#isEnded || this.destroyed) return true;
     this.#unread += bytes.length;
-    if (this.#unread + this.#read > windowBytes) return false;
+    if (this.#unread + this.#read + this.#held > windowBytes) return false;
     // A copy, since the frame shares its memory with what follows it.
     if (bytes.length > 0) this.push(Buffer.from(bytes));
     this.#count();
@@ -67,8 +72,19 @@ class Inlet extends Readable {
     this.#unread -= taken;
     this.#read += taken;
     if (this.#read < windowStepBytes || this.#isEnded) return;
-    this.#send(windowFrame(this.#stream, this.#channel, this.#read));
+    const bytes = this.#read;
     this.#read = 0;
+    const waitMs = this.#pace.spend(bytes);
+    if (waitMs === 0) return this.#ask(bytes);
+    this.#held += bytes;
+    setTimeout(() => {
+      this.#held -= bytes;
+      this.#ask(bytes);
+    }, waitMs).unref();
+  }
+
+  #ask(bytes: number): void {
+    if (!this.#isEnded) this.#send(windowFrame(this.#stream, this.#channel, bytes));
   }
 }
 
@@ -130,14 +146,14 @@ export class Command implements SandboxProcess {
   readonly #start = Promise.withResolvers<void>();
   #isOver = false;
 
-  constructor(id: number, isOneStream: boolean, send: (frame: Buffer) => void) {
+  constructor(id: number, isOneStream: boolean, send: (frame: Buffer) => void, pace: OutputPace) {
     this.id = id;
     this.#send = (frame) => {
       if (!this.#isOver) send(frame);
     };
     this.#in = new CommandInput(id, this.#send);
-    this.#out = new Inlet(id, 1, this.#send);
-    this.#err = new Inlet(id, 2, this.#send);
+    this.#out = new Inlet(id, 1, this.#send, pace);
+    this.#err = new Inlet(id, 2, this.#send, pace);
     if (isOneStream) this.#err.finish();
     this.stdin = this.#in;
     this.stdout = this.#out;

@@ -9,12 +9,14 @@ import type {
 import { Command } from './command.ts';
 import { Connection } from './connection.ts';
 import { frameKinds, jsonFrame, maxConnections, maxPayloadBytes, maxStreams } from './frames.ts';
+import { OutputPace } from './output-pace.ts';
 
 /** The commands that run in one sandbox, and the connections to servers in it, by their streams. */
 export class Commands implements SandboxControl {
   readonly #send: (frame: Buffer) => void;
   readonly #open = new Map<number, Command>();
   readonly #connections = new Set<number>();
+  readonly #pace = new OutputPace();
   #lastId = 0;
   #isReady = false;
 
@@ -73,7 +75,7 @@ export class Commands implements SandboxControl {
     if (frame.length > maxPayloadBytes) {
       throw new SandboxControlError('failed', 'The command and its environment are longer than 64 KiB.');
     }
-    const process = new Command(id, isOneStream, this.#send);
+    const process = new Command(id, isOneStream, this.#send, this.#pace);
     this.#open.set(id, process);
     void process.exited.then(() => this.#open.delete(id));
     this.#send(frame);
