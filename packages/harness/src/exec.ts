@@ -18,6 +18,8 @@ import type { ConnectRequest, WebServer } from './web.ts';
 
 /** A process that ended may leave others that hold its output, a server in the background for example. */
 const outputGraceMs = 200;
+/** More than waits between two processes: what comes beyond it after the end of a command is of others. */
+const maxLeftBytes = 32 * 1024 * 1024;
 
 /** One way out of a command: what the service has not asked for yet stays in the pipe. */
 class Outlet {
@@ -32,6 +34,9 @@ class Outlet {
   #isEnding = false;
   #isDone = false;
   #isUnwanted = false;
+  /** What may still be of the command, once that has ended. */
+  #leftBytes: number | null = null;
+  #grace: NodeJS.Timeout | null = null;
   #finish!: () => void;
 
   constructor(stream: number, channel: Channel, source: Readable, send: (frame: Buffer) => void) {
@@ -43,6 +48,7 @@ class Outlet {
     source.on('data', (chunk: Buffer) => {
       if (this.#isEnding || this.#isUnwanted) return;
       this.#waiting.push(chunk);
+      if (this.#leftBytes !== null) this.#leftBytes -= chunk.length;
       this.#flush();
     });
     source.on('error', () => this.end());
@@ -62,11 +68,35 @@ class Outlet {
     this.#flush();
   }
 
+  /**
+   * The command has ended. What it wrote may wait for as long as the service does not ask for it; when all of that was
+   * read, others that hold its output get a moment to end too.
+   */
+  endSoon(): void {
+    this.#leftBytes = maxLeftBytes;
+    this.#flush();
+  }
+
   /** What comes later is dropped, but still read: closing the pipe would kill what was left in the background. */
   end(): void {
     this.#isEnding = true;
+    this.#stopGrace();
     this.#source.resume();
     this.#flush();
+  }
+
+  #startGrace(): void {
+    if (this.#grace !== null) return;
+    const grace = setTimeout(() => {
+      // However late this is, what has come meanwhile is read before an immediate.
+      setImmediate(() => this.#grace === grace && this.end());
+    }, outputGraceMs);
+    this.#grace = grace;
+  }
+
+  #stopGrace(): void {
+    if (this.#grace !== null) clearTimeout(this.#grace);
+    this.#grace = null;
   }
 
   #flush(): void {
@@ -79,8 +109,15 @@ class Outlet {
       this.#credit -= part.length;
       this.#send(dataFrame(this.#stream, this.#channel, part));
     }
-    if (this.#waiting.length > 0) return void (this.#isEnding || this.#source.pause());
-    if (!this.#isEnding) return void this.#source.resume();
+    if (this.#waiting.length > 0) {
+      this.#stopGrace();
+      return void (this.#isEnding || this.#source.pause());
+    }
+    if (!this.#isEnding) {
+      if (this.#leftBytes !== null && this.#leftBytes < 0) return this.end();
+      if (this.#leftBytes !== null) this.#startGrace();
+      return void this.#source.resume();
+    }
     this.#send(eofFrame(this.#stream, this.#channel));
     this.#isDone = true;
     this.#finish();
@@ -135,9 +172,8 @@ class ExecStream {
 
   async #end(): Promise<void> {
     const exit = await this.#command.exited;
-    const timer = setTimeout(() => this.#outlets.forEach((outlet) => outlet.end()), outputGraceMs);
+    for (const outlet of this.#outlets) outlet.endSoon();
     await Promise.all(this.#outlets.map((outlet) => outlet.done));
-    clearTimeout(timer);
     this.#send(jsonFrame(frameKinds.exit, this.#id, exit));
   }
 }

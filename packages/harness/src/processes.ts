@@ -68,7 +68,8 @@ export function runProcess(options: RunOptions): Promise<RunEnd> {
         clearTimeout(grace);
         settle({ code, signalName, reason });
       };
-      const grace = setTimeout(done, outputGraceMs);
+      // However late that is, what has come meanwhile is read before an immediate.
+      const grace = setTimeout(() => setImmediate(done), outputGraceMs);
       child.on('close', done);
     });
   });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { buffer, text } from 'node:stream/consumers';
@@ -86,6 +86,37 @@ test('bytes pass unchanged in both directions, more than any window holds', asyn
   process.stdin.end(bytes);
   assert.ok((await buffer(process.stdout)).equals(bytes));
   assert.deepEqual(await process.exited, { code: 0, signal: null });
+});
+
+test('what a command wrote is there to its last byte, however long after its end it is read', async (t) => {
+  const { control, places } = await open(t);
+  // Writes as much as there is room for on the way, and ends.
+  const filler = `const { writeSync, writeFileSync } = require('fs');
+    const cell = new Int32Array(new SharedArrayBuffer(4));
+    process.stdout.on('error', () => undefined);
+    let bytes = 0;
+    for (let full = 0; full < 10;) {
+      try { bytes += writeSync(1, 'x'.repeat(4096)); full = 0; } catch { full += 1; Atomics.wait(cell, 0, 0, 50); }
+    }
+    writeFileSync('written', String(bytes));
+    process.exit();`;
+  writeFileSync(join(places.workspace, 'filler.cjs'), filler);
+  const process = await control.exec({ command: ['node', 'filler.cjs'] });
+  const written = await until('it has written', () => {
+    const file = join(places.workspace, 'written');
+    return existsSync(file) && Number(readFileSync(file, 'utf8'));
+  });
+  // Longer than others that hold the output of an ended command are waited for.
+  await run(control, { command: ['sleep', '1'] });
+  assert.equal((await text(process.stdout)).length, written);
+  assert.deepEqual(await process.exited, { code: 0, signal: null });
+});
+
+test('a command whose output others hold on to ends all the same, also when they write without end', async (t) => {
+  const { control } = await open(t);
+  const got = await run(control, { command: ['sh', '-c', 'echo said; sleep 600 & yes >&2 & echo $!'] });
+  assert.match(got.stdout, /^said\n\d+\n$/);
+  assert.equal(got.code, 0);
 });
 
 test('what nobody reads is not produced', async (t) => {
