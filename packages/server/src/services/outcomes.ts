@@ -38,6 +38,8 @@ export interface Outcomes {
    * without a look. Answers with those for which somebody waits here.
    */
   stale(conversationId: string | null): string[];
+  /** Whether somebody waits here for the run's end. */
+  isAwaited(runId: string): boolean;
   /** The conversation is no more. */
   forget(conversationId: string): void;
   /** The run is no more. */
@@ -129,6 +131,7 @@ export function createOutcomes(): Outcomes {
       }
       return waited;
     },
+    isAwaited: (runId) => (entries.get(runId)?.waiters.size ?? 0) > 0,
     forget(conversationId) {
       for (const id of byConversation.get(conversationId) ?? []) drop(id);
     },

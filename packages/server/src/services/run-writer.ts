@@ -127,7 +127,19 @@ export function createRunWriters(
         }
         if (isRefused || isClosing(error) || tries === MAX_TRIES)
           return shares.forEach(({ writer }) => lose(writer));
-        await new Promise((resolve) => setTimeout(resolve, Math.min(25 * 2 ** tries, 1_000)));
+        await pause(tries);
+      }
+    }
+  }
+
+  /** A connection that is lost again says nothing of the write before it: what was written is not to be done twice. */
+  async function isWritten(lane: LaneWrite): Promise<boolean> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await db.outside(() => wasWritten(db, lane));
+      } catch (error) {
+        if (isClosing(error) || tries === MAX_TRIES) return false;
+        await pause(tries);
       }
     }
   }
@@ -142,9 +154,9 @@ export function createRunWriters(
       publish(lane, lane.events, written.firstSeq, at);
     } else {
       // The answer to an earlier try may have been lost with its connection: then the log has it all.
-      const isThere = isRetried && (await wasWritten(db, lane).catch(() => false));
+      const isThere = isRetried && (await isWritten(lane));
+      if (isRetried) publish.stale(lane.conversationId);
       if (!isThere) return lose(writer);
-      publish.stale(lane.conversationId);
     }
     if (isLast) writer.onSettled?.({ at, written: written ?? { firstSeq: 0, isReady: true } });
   }
@@ -251,6 +263,9 @@ function giveUp(writer: Writer): void {
   writer.onSettled?.({ at: new Date(), written: null });
   wake(writer);
 }
+
+const pause = (tries: number) =>
+  new Promise((resolve) => setTimeout(resolve, Math.min(25 * 2 ** tries, 1_000)));
 
 /** The service itself has closed its connections. */
 function isClosing(error: unknown): boolean {

@@ -3,7 +3,7 @@ import type { EventBody } from '../domain/events.ts';
 import { DomainError, invalid, notFound } from '../domain/errors.ts';
 import { isId, newId } from '../domain/ids.ts';
 import { limits } from '../domain/limits.ts';
-import { isTerminal } from '../domain/nouns.ts';
+import { isTerminal, type Run } from '../domain/nouns.ts';
 import type { Cursors } from '../domain/paging.ts';
 import { applyArtifact } from '../domain/artifacts.ts';
 import { describeParts, shownExtras } from '../domain/parts.ts';
@@ -45,6 +45,8 @@ export interface RunsDependencies {
 const CANCEL_WAIT_MS = 5_000;
 /** Between two looks at a run that another replica executes. */
 const REREAD_MS = 20;
+/** And after one that failed. */
+const UNREAD_MS = 500;
 const TITLE_CHARS = 80;
 
 export function createRuns(deps: RunsDependencies): RunsService {
@@ -60,7 +62,11 @@ export function createRuns(deps: RunsDependencies): RunsService {
       const outcome = await readOutcome(runId).catch(() => undefined);
       if (outcome === null) outcomes.forgetRun(runId);
       else if (outcome && isTerminal(outcome.run.status)) outcomes.settle(outcome);
-      else await new Promise((resolve) => setTimeout(resolve, REREAD_MS));
+      else {
+        await new Promise((resolve) => setTimeout(resolve, outcome ? REREAD_MS : UNREAD_MS));
+        // Nobody rings again for what could not be read.
+        if (!outcome && outcomes.isAwaited(runId)) rereads.set(runId, 'again');
+      }
     } while (rereads.get(runId) === 'again');
     rereads.delete(runId);
   }
@@ -82,8 +88,11 @@ export function createRuns(deps: RunsDependencies): RunsService {
 
   async function readOutcome(runId: string): Promise<RunOutcome | null> {
     const run = await findRun(db, runId);
-    if (!run) return null;
-    return { run, message: run.status === 'completed' ? await assistantMessage(db, runId) : null };
+    return run && withMessage(run);
+  }
+
+  async function withMessage(run: Run): Promise<RunOutcome> {
+    return { run, message: run.status === 'completed' ? await assistantMessage(db, run.id) : null };
   }
 
   return {
@@ -226,9 +235,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
     async outcome(p, runId, waitMs, signal) {
       if (!outcomes.find(runId)) {
         const run = await visibleRun(db, p, runId);
-        if (isTerminal(run.status) || waitMs <= 0) {
-          return { run, message: run.status === 'completed' ? await assistantMessage(db, runId) : null };
-        }
+        if (isTerminal(run.status) || waitMs <= 0) return withMessage(run);
         outcomes.expect(runId, run);
         // It may have ended between the read and the wait.
         outcomes.stale(run.conversationId);
@@ -239,7 +246,8 @@ export function createRuns(deps: RunsDependencies): RunsService {
       if (known.isStale && !known.outcome) void reread(runId);
       const settled = await waiting;
       if (settled) return settled;
-      return { run: await visibleRun(db, p, runId), message: null };
+      // It may have ended where this process has not heard of it yet: then its answer is there as well.
+      return withMessage(await visibleRun(db, p, runId));
     },
   };
 }

@@ -69,6 +69,19 @@ test('an Idempotency-Key that another POST has used is refused, and one of a ref
   assert.equal((await runs.send(owner, send('hello', { agentId, idempotency }))).replayed, false);
 });
 
+test('a run that has ended elsewhere is told with its answer, also before this process has heard of its end', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  // The two do not ring each other.
+  const accepts = await world.replica({ start: false });
+  const { runId } = await accepts.runs.send(owner, send('hello', { agentId }));
+  await world.replica();
+  await until('it has ended', async () => (await accepts.runs.get(owner, runId)).status === 'completed');
+  const { run, message } = await accepts.runs.outcome(owner, runId, 0);
+  assert.deepEqual([run.status, message?.content], ['completed', 'hello']);
+});
+
 test('a busy conversation refuses with onBusy reject, and with interrupt cancels all that is unfinished and runs this one', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());
