@@ -15,6 +15,8 @@ export class KeptSandbox {
   readonly maxPids: number;
   readonly link: HarnessLink;
   readonly connection: HarnessConnection;
+  /** Resolves once its process tree is gone. */
+  readonly exited: Promise<SandboxExit>;
   /** Resolves once nothing of it is left but the volume. */
   readonly gone: Promise<SandboxExit>;
   /** Conversations whose turns are in it. */
@@ -46,7 +48,8 @@ export class KeptSandbox {
     this.connection = started.connection;
     const note = (text: string) => this.link.log.note(`berth: ${text}`);
     note(`The sandbox ${place.begin}.`);
-    this.gone = started.sandbox.exited.then(async (exit) => {
+    this.exited = started.sandbox.exited;
+    this.gone = this.exited.then(async (exit) => {
       this.isGone = true;
       const reason = this.endedBy ?? `It ended by itself (${told(exit)}).`;
       note(`The sandbox has ended. ${reason}`);

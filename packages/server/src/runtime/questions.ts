@@ -16,7 +16,7 @@ export class Questions {
   readonly #writer: RunWriter;
   readonly #policy: 'auto' | 'ask';
   readonly #open = new Map<string, Open>();
-  #isClosed = false;
+  #closing: Promise<void> | null = null;
 
   constructor(life: RunLife, writer: RunWriter, policy: 'auto' | 'ask') {
     this.#life = life;
@@ -43,7 +43,7 @@ export class Questions {
   }
 
   async #ask(question: Question, recorded: () => void): Promise<Answer> {
-    if (this.#isClosed) return noAnswer(question.kind);
+    if (this.#closing) return noAnswer(question.kind);
     const { runId } = this.#writer.claim;
     const { requestId } = question;
     if (question.kind === 'permission' && this.#policy === 'auto') {
@@ -52,7 +52,10 @@ export class Questions {
       return answer;
     }
     await this.#life.ask(runId, question);
-    if (this.#isClosed) return noAnswer(question.kind);
+    if (this.#closing) {
+      await this.#life.cancelQuestion(runId, requestId).catch(() => undefined);
+      return noAnswer(question.kind);
+    }
     return new Promise((resolve) => {
       this.#open.set(requestId, { question, resolve });
       this.#writer.change('awaiting_input', requestedEvent(runId, question), {
@@ -70,9 +73,15 @@ export class Questions {
     open?.resolve(answer);
   }
 
-  /** The turn is over or being stopped: nobody will answer any more. */
-  async close(): Promise<void> {
-    this.#isClosed = true;
+  /**
+   * The turn is over or being stopped: nobody will answer any more. Resolves when the log has the end of each question,
+   * also for whoever calls while that is under way: nothing comes into the log after the end of the run.
+   */
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
     const { runId } = this.#writer.claim;
     for (const [requestId, { question, resolve }] of this.#open) {
       this.#open.delete(requestId);

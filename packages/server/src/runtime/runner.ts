@@ -83,12 +83,18 @@ async function execute(deps: RunnerDependencies, turn: Turn): Promise<void> {
   }
   const { agentId, orgId, slot, model, generation } = claim;
   const wish = { agentId, orgId, slot, model, generation, deployment };
-  const [hold, resume, extras] = await Promise.all([
-    holdSandbox(deps, turn, wish),
+  const reading = Promise.all([
     claim.attempt > 1 ? deps.history.interrupted(claim.runId) : [],
     claim.hasExtras ? deps.life.extras(claim.runId) : null,
   ]);
+  // Looked at below: what cannot be read must not leave a sandbox held that is just being started.
+  reading.catch(() => undefined);
+  const hold = await holdSandbox(deps, turn, wish);
   if (!hold) return;
+  const [resume, extras] = await reading.catch((error: unknown) => {
+    hold.release();
+    throw error;
+  });
   // On record before the harness knows of it: from here on the attempt counts.
   if (waits && !(await counts(deps, turn, hold))) return turn.abandon();
   turn.questions = new Questions(deps.life, turn.writer, deployment.manifest.permissions);

@@ -150,7 +150,8 @@ async function frozen<T>(kept: KeptSandbox, work: () => Promise<T>): Promise<T> 
   const wasFrozen = kept.isFrozen;
   await kept.freeze().catch(async (error: unknown) => {
     // One that ends at this moment cannot be frozen, and need not be.
-    if (!(await within(ENDING_MS, isGone(kept), () => false))) throw error;
+    if (!(await within(ENDING_MS, hasEnded(kept), () => false))) throw error;
+    await kept.gone;
   });
   try {
     const result = await work();
@@ -161,6 +162,6 @@ async function frozen<T>(kept: KeptSandbox, work: () => Promise<T>): Promise<T> 
   }
 }
 
-const isGone = (kept: KeptSandbox): Promise<boolean> => kept.gone.then(() => true);
+const hasEnded = (kept: KeptSandbox): Promise<boolean> => kept.exited.then(() => true);
 
 const none = { sandboxId: null, since: null, runningTurns: 0, stats: null, reason: null };

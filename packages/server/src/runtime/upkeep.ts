@@ -29,6 +29,8 @@ export class Upkeep {
   #strayTurns = new Set<Turn>();
   /** By a clock that nobody sets. */
   #compactedMs = performance.now();
+  /** When the last comparison was over. */
+  #comparedMs = -Infinity;
 
   constructor(options: UpkeepOptions) {
     this.#options = options;
@@ -56,7 +58,7 @@ export class Upkeep {
     try {
       if (!(await life.beat())) onBuried();
       await life.reap({ isStart: false, kept: [], maxAttempts });
-      await this.#compare();
+      await this.#compareInTime();
       for (const run of await life.orphans()) await this.#options.cancel(run);
       if (performance.now() - this.#compactedMs >= COMPACT_EVERY_MS) {
         this.#compactedMs = performance.now();
@@ -65,6 +67,13 @@ export class Upkeep {
     } catch (error) {
       log.error('The upkeep of runs failed; it is tried again.', { error: String(error) });
     }
+  }
+
+  /** Right after a round that took long comes the next one: in both of them "twice" would not mean anything. */
+  async #compareInTime(): Promise<void> {
+    if (performance.now() - this.#comparedMs < this.#options.leaseMs / 8) return;
+    await this.#compare();
+    this.#comparedMs = performance.now();
   }
 
   async #compare(): Promise<void> {

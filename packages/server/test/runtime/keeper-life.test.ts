@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { newId } from '../../src/domain/ids.ts';
 import { createSandboxRecords } from '../../src/services/sandbox-records.ts';
 import { echo, runWorld, send, type Replica, type RunWorld } from '../support/run-world.ts';
@@ -140,7 +141,19 @@ test('a sandbox that could not be frozen goes on', async (t) => {
 test('the files of a sandbox that ends at the moment at which it is to be frozen are saved all the same', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());
-  const replica = await world.replica({});
+  const records = createSandboxRecords(world.db);
+  const replica = await world.replica({
+    overrides: {
+      records: {
+        ...records,
+        // What is left of it takes longer to be cleared away than it is waited for that it ends.
+        async ended(...what) {
+          await delay(1_200);
+          await records.ended(...what);
+        },
+      },
+    },
+  });
   await ask(world, replica);
   const [sandbox] = replica.driver.started;
   sandbox!.freeze = async () => {

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { runWorld, send } from '../support/run-world.ts';
 import { newId } from '../../src/domain/ids.ts';
 import type { Script } from '../support/fake-sandbox.ts';
+import { gate, untilStopped } from '../support/scripts.ts';
 import { until } from '../support/until.ts';
 
 const options = [
@@ -36,9 +37,20 @@ test('with permissions ask the run waits for the caller, whose answer may come b
   t.after(() => world.close());
   const { owner } = world;
   const agentId = await world.addAgent({ permissions: 'ask' });
-  const { runs } = await world.replica({ script: asking });
+  const answered = gate();
+  t.after(() => answered.open());
+  const { runs, life } = await world.replica({
+    // It counts the other one only once, and that one is there for as long.
+    leaseMs: 600_000,
+    script: async (turn, sandbox) => {
+      const result = await asking(turn, sandbox);
+      await answered.opened;
+      return result;
+    },
+  });
   const other = await world.replica({ start: false });
   await other.life.beat();
+  await life.beat();
   const { runId, conversationId } = await runs.send(owner, send('go', { agentId }));
   await until('it waits', async () => (await runs.get(owner, runId)).status === 'awaiting_input');
   const requested = (await world.log(conversationId)).find((event) => event.type === 'permission.requested');
@@ -58,6 +70,7 @@ test('with permissions ask the run waits for the caller, whose answer may come b
   });
   t.after(() => stop());
   assert.equal((await other.runs.respond(owner, runId, { requestId, optionId: 'no' })).status, 'running');
+  answered.open();
   assert.equal((await runs.outcome(owner, runId, 60_000)).message?.content, 'chosen: no');
   await assert.rejects(runs.respond(owner, runId, { requestId, optionId: 'no' }), { code: 'conflict' });
   const types = (await world.log(conversationId)).map((event) => event.type);
@@ -83,4 +96,74 @@ test('a cancel resolves a request that waits', async (t) => {
   assert.equal((await runs.cancel(owner, runId)).status, 'cancelled');
   const resolved = (await world.log(conversationId)).find((event) => event.type === 'permission.resolved');
   assert.equal(resolved?.type === 'permission.resolved' && resolved.data.by, 'cancel');
+});
+
+test('a run ends in the log after its question, also when its harness stops before that is taken back', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { owner } = world;
+  const agentId = await world.addAgent({ permissions: 'ask' });
+  const slow = gate();
+  t.after(() => slow.open());
+  let isStopped = false;
+  const stop = () => void (isStopped = true);
+  const { runs } = await world.replica({
+    lifeOf: (life) => ({
+      ...life,
+      async cancelQuestion(...which) {
+        await slow.opened;
+        return life.cancelQuestion(...which);
+      },
+    }),
+    // It does not wait for its answer.
+    script: (turn, sandbox) => Promise.race([asking(turn, sandbox), untilStopped(turn).finally(stop)]),
+  });
+  const { runId, conversationId } = await runs.send(owner, send('go', { agentId }));
+  await until('it waits', async () => (await runs.get(owner, runId)).status === 'awaiting_input');
+  const cancelled = runs.cancel(owner, runId);
+  await until('it is to stop', () => isStopped);
+  // Time enough to end.
+  for (let look = 0; look < 10; look += 1)
+    assert.equal((await runs.get(owner, runId)).status, 'awaiting_input');
+  slow.open();
+  await cancelled;
+  await until('it has ended', async () => (await runs.get(owner, runId)).status === 'cancelled');
+  const types = (await world.log(conversationId)).map((event) => event.type);
+  assert.deepEqual(types.slice(-2), ['permission.resolved', 'run.cancelled']);
+});
+
+test('a question that comes while its turn is being stopped is not left open', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { owner } = world;
+  const agentId = await world.addAgent({ permissions: 'ask' });
+  const slow = gate();
+  t.after(() => slow.open());
+  let isAsked = false;
+  let isStopped = false;
+  const { runs } = await world.replica({
+    lifeOf: (life) => ({
+      ...life,
+      async ask(...what) {
+        isAsked = true;
+        await slow.opened;
+        return life.ask(...what);
+      },
+    }),
+    script: async (turn, sandbox) => {
+      turn.signal.addEventListener('abort', () => (isStopped = true));
+      await asking(turn, sandbox);
+      return untilStopped(turn);
+    },
+    // Its harness waits for the answer, and is to have the time.
+    overrides: { stopGraceMs: 60_000 },
+  });
+  const { runId } = await runs.send(owner, send('go', { agentId }));
+  await until('it asks', () => isAsked);
+  const cancelled = runs.cancel(owner, runId);
+  await until('it is to stop', () => isStopped);
+  slow.open();
+  await cancelled;
+  await until('it has ended', async () => (await runs.get(owner, runId)).status === 'cancelled');
+  assert.deepEqual(await runs.questions(owner, runId), []);
 });

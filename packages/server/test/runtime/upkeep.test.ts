@@ -4,6 +4,7 @@ import type { RunLife } from '../../src/services/run-life.ts';
 import { Upkeep } from '../../src/runtime/upkeep.ts';
 import { silentLog } from '../support/log.ts';
 import { gate } from '../support/scripts.ts';
+import { setTimeout as delay } from 'node:timers/promises';
 import { until } from '../support/until.ts';
 
 test('a database that hangs for many rounds of the upkeep is not asked for all of them in a row when it is back', async () => {
@@ -47,4 +48,37 @@ test('a database that hangs for many rounds of the upkeep is not asked for all o
   await until('it goes on', () => looks.length > 2);
   clearInterval(timer);
   await upkeep.close();
+});
+
+test('two comparisons are apart also when a round takes nearly as long as the time between two of them', async (t) => {
+  const leaseMs = 160;
+  const gapsMs: number[] = [];
+  let endedMs: number | null = null;
+  const life = {
+    beat: async () => true,
+    reap: async () => 0,
+    async owned() {
+      if (endedMs !== null) gapsMs.push(performance.now() - endedMs);
+      // A round comes every 40 ms.
+      await delay(38);
+      endedMs = performance.now();
+      return [];
+    },
+    orphans: async () => [],
+    compact: async () => 0,
+  } satisfies Partial<RunLife>;
+  const upkeep = new Upkeep({
+    life: life as unknown as RunLife,
+    turns: new Map(),
+    leaseMs,
+    maxAttempts: 3,
+    cancel: async () => undefined,
+    onBuried: () => undefined,
+    log: silentLog,
+  });
+  t.after(() => upkeep.close());
+  await upkeep.begin([]);
+  await until('it has compared often', () => gapsMs.length > 10);
+  // Seen from within it is a little less.
+  assert.ok(Math.min(...gapsMs) >= leaseMs / 8, gapsMs.join());
 });
