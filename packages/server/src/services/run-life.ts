@@ -144,12 +144,15 @@ export function createRunLife(options: RunLifeOptions): RunLife {
   const publish = createPublish(hub, doorbell);
   const writers = createRunWriters(db, publish, log);
   let peers = 0;
+  /** The others know that there is this one, and ring it. */
+  let isKnown = false;
   let executor: Executor | null = null;
 
   const tellReady = (ids: string[] | null) => readyListeners.forEach((listener) => listener(ids));
   const tellSignal = (ids: string[] | null) => signalListeners.forEach((listener) => listener(ids));
   doorbell.on('lanes', tellReady);
   doorbell.on('cancel', tellSignal);
+  doorbell.on('nodes', () => (peers = Math.max(peers, 1)));
   doorbell.onReconnect(() => {
     tellReady(null);
     tellSignal(null);
@@ -221,6 +224,9 @@ export function createRunLife(options: RunLifeOptions): RunLife {
       const { others, wasKnown } = await touchNode(db, nodeId, leaseMs);
       peers = others;
       doorbell.setPeers(others);
+      // They count the nodes only now and then, and what they wrote before that nobody here would hear of.
+      if (!isKnown || !wasKnown) doorbell.ring('nodes', nodeId);
+      isKnown = true;
       return wasKnown;
     },
     async reap({ isStart, kept, maxAttempts }) {

@@ -17,12 +17,21 @@ const MAX_WAITING = 20_000;
 
 const giveUp = () => undefined;
 
-const topics: readonly Topic[] = ['events', 'lanes', 'cancel', 'keys', 'agents', 'budgets', 'egress'];
+const topics: readonly Topic[] = [
+  'events',
+  'lanes',
+  'cancel',
+  'keys',
+  'agents',
+  'budgets',
+  'egress',
+  'nodes',
+];
 /**
  * Rung even to replicas that are not counted yet: a revoked key must stop, a changed agent show, a budget and an egress policy hold, at once
- * everywhere.
+ * everywhere; and who is there anew must be known.
  */
-const always: ReadonlySet<Topic> = new Set(['keys', 'agents', 'budgets', 'egress']);
+const always: ReadonlySet<Topic> = new Set(['keys', 'agents', 'budgets', 'egress', 'nodes']);
 
 /**
  * A doorbell over LISTEN and NOTIFY. A payload is `<replica> <topic> <id> <id> …`; what a replica hears of itself is

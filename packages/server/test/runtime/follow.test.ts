@@ -76,6 +76,8 @@ test('followers on another replica get everything as it happens, also after a lo
   const { agentId, owner } = world;
   const door = gate();
   const replica = await world.replica({
+    // It does not look again who is there: it is told.
+    leaseMs: 600_000,
     async script(turn) {
       turn.onUpdate({ kind: 'text', text: 'one ' });
       await door.opened;
@@ -84,8 +86,10 @@ test('followers on another replica get everything as it happens, also after a lo
     },
   });
   const other = await world.replica({ start: false });
+  let isTold = false;
+  replica.doorbell.on('nodes', () => (isTold = true));
   await other.life.beat();
-  await replica.life.beat();
+  await until('it knows of the other one', () => isTold);
   const { runId, conversationId } = await replica.runs.send(owner, send('go', { agentId }));
   const waiting = other.runs.outcome(owner, runId, 60_000);
   const ofRun = await read(other, owner, { runId });
@@ -144,6 +148,8 @@ test('a drain ends all streams, and a full sink is let go', async (t) => {
   const open = await read(replica, owner, { conversationId });
   const full = await read(replica, owner, { conversationId }, 0, 1);
   await until('it runs', () => open.events.some((event) => event.type === 'message.delta'));
+  // What it reads first may come later than what the other one hears.
+  await until('the full one has had its only write', () => full.events.length > 0);
   const count = full.events.length;
   await replica.runs.cancel(owner, runId);
   await until('the end is there', () => open.events.at(-1)?.type === 'run.cancelled');

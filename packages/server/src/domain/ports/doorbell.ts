@@ -1,8 +1,9 @@
 /**
  * `events`: conversation ids; `lanes`: conversation ids that became ready; `cancel`: run ids; `keys`: key hashes;
- * `agents`: agents whose row changed; `budgets`: organisations and agents; `egress`: agents.
+ * `agents`: agents whose row changed; `budgets`: organisations and agents; `egress`: agents; `nodes`: replicas that are
+ * there anew, which are rung from then on.
  */
-export type Topic = 'events' | 'lanes' | 'cancel' | 'keys' | 'agents' | 'budgets' | 'egress';
+export type Topic = 'events' | 'lanes' | 'cancel' | 'keys' | 'agents' | 'budgets' | 'egress' | 'nodes';
 
 /** Wakes other replicas after a commit. A ring carries no truth: whoever hears it reads the rows. */
 export interface Doorbell {
