@@ -51,12 +51,15 @@ export class WebServer {
   async connect({ port, command }: ConnectRequest): Promise<Started> {
     const first = await dialAny(port);
     if (first) return startedBy(first);
-    const server = command ? await this.#run(command, port) : null;
-    const untilMs = (server?.startedMs ?? this.#begunMs) + startMs;
+    const askedMs = performance.now();
+    let server = command ? await this.#run(command, port) : null;
     for (;;) {
       const socket = await dialAny(port);
       if (socket) return startedBy(socket);
-      if (server?.ended) throw new StartError('failed', `Its command ended with ${server.ended}.`);
+      // It listens no more before it has ended: one that was there already was perhaps only still on its way out.
+      if (command && server?.ended && server.startedMs < askedMs) server = await this.#run(command, port);
+      else if (server?.ended) throw new StartError('failed', `Its command ended with ${server.ended}.`);
+      const untilMs = (server?.startedMs ?? this.#begunMs) + startMs;
       if (performance.now() > untilMs) throw new StartError('failed', `Nothing listens on port ${port}.`);
       await new Promise((resolve) => setTimeout(resolve, lookMs));
     }

@@ -7,6 +7,7 @@ import { buffer, text } from 'node:stream/consumers';
 import { test, type TestContext } from 'node:test';
 import { commit, markDeployed } from '../support/harness-fixture.ts';
 import { launchEnv, makePlaces, startLinked } from '../support/local-harness.ts';
+import { servicePort } from '../support/service-port.ts';
 import { until } from '../support/until.ts';
 
 async function open(t: TestContext) {
@@ -17,19 +18,9 @@ async function open(t: TestContext) {
   return { link, control: link.control, places };
 }
 
-/** A port of loopback that nobody has. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
 test('a server is started by its command when it is first asked for, once, and its bytes pass unchanged', async (t) => {
   const { link, control, places } = await open(t);
-  const port = await freePort();
+  const port = await servicePort();
   writeFileSync(
     join(places.workspace, 'server.cjs'),
     `require('fs').appendFileSync('starts', 'x');
@@ -65,9 +56,28 @@ test('a server is started by its command when it is first asked for, once, and i
   await until('no connection is left', () => link.openConnections === 0);
 });
 
+test('a server that takes no connections any more and is still about to end is started again', async (t) => {
+  const { control, places } = await open(t);
+  const port = await servicePort();
+  writeFileSync(
+    join(places.workspace, 'server.cjs'),
+    `require('fs').appendFileSync('starts', 'x');
+    const server = require('net').createServer((s) => s.once('data', (first) => {
+      s.end(require('fs').readFileSync('starts'));
+      if (first.toString() === 'end') server.close(() => setTimeout(() => process.exit(3), 300));
+    })).listen(Number(process.env.PORT), '127.0.0.1');`,
+  );
+  const target = { port, command: ['node', 'server.cjs'] };
+  for (const starts of ['x', 'xx']) {
+    const connection = await control.connect(target);
+    connection.end('end');
+    assert.equal(await text(connection), starts);
+  }
+});
+
 test('a server that cannot be reached says why', async (t) => {
   const { control } = await open(t);
-  const port = await freePort();
+  const port = await servicePort();
   await assert.rejects(control.connect({ port, command: ['no-such-program'] }), { code: 'not_found' });
   await assert.rejects(control.connect({ port, command: ['sh', '-c', 'exit 4'] }), {
     code: 'failed',
