@@ -1,8 +1,9 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { resumeItems } from '../../../harness/src/history.ts';
-import { eventually, startGateway } from '../support/gateway.ts';
+import { startGateway } from '../support/gateway.ts';
 import type { GatewayAnswer } from '../support/gateway.ts';
+import { until } from '../support/until.ts';
 
 const path = '/llm/demo/v1/chat/completions';
 const bash = {
@@ -170,7 +171,7 @@ test('slow streams token by token and stops when the client leaves', async () =>
     },
   });
   await sent.catch(() => {});
-  await eventually(() => gateway.usages.length === 1, 'usage of the aborted stream');
+  await until('usage of the aborted stream', () => gateway.usages.length === 1);
   await gateway.close();
   const output = gateway.usages[0]?.entries.find(({ meter }) => meter === 'model.output_tokens');
   ok(output && output.quantity < 100);

@@ -7,6 +7,8 @@ import { operatorKey, startGateway } from '../support/gateway.ts';
 import type { GatewayAnswer, TestGateway, TestGatewayOptions } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 import type { ScriptedReply } from '../support/scripted-model.ts';
+import { servicePort } from '../support/service-port.ts';
+import { inTime } from '../support/until.ts';
 
 const path = '/llm/anthropic/v1/messages';
 const body = { model: 'm', stream: true };
@@ -130,9 +132,7 @@ async function sendToUrl(url: string, options: Partial<TestGatewayOptions> = {})
 }
 
 test('an unreachable provider is 502 without its address', async () => {
-  const server = await listenRaw((socket) => socket.destroy());
-  await server.close();
-  const { answer, gateway } = await sendToUrl(server.url);
+  const { answer, gateway } = await sendToUrl(`http://127.0.0.1:${await servicePort()}`);
   equal(answer.status, 502);
   ok(!answer.text.includes('127.0.0.1'));
   equal(errorOf(answer).type, 'api_error');
@@ -162,9 +162,10 @@ test('a provider that takes no connection in time is 502, told apart from one th
 });
 
 test('a provider that does not begin to answer is 504, one that stops in the middle ends the stream', async () => {
-  const timeouts = { connectMs: 1000, firstByteMs: 60, idleMs: 60 };
+  // In each half one limit is short: on a slow machine another short one could come before it.
+  const limits = { connectMs: 60_000, firstByteMs: 60_000, idleMs: 60_000 };
   const silent = await listenRaw(() => {});
-  const first = await sendToUrl(silent.url, { gateway: { timeouts } });
+  const first = await sendToUrl(silent.url, { gateway: { timeouts: { ...limits, firstByteMs: 60 } } });
   await silent.close();
   equal(first.answer.status, 504);
 
@@ -175,21 +176,28 @@ test('a provider that does not begin to answer is 504, one that stops in the mid
       ),
     );
   });
-  const second = await sendToUrl(stuck.url, { gateway: { timeouts } });
+  const second = await sendToUrl(stuck.url, { gateway: { timeouts: { ...limits, idleMs: 60 } } });
   await stuck.close();
   equal(second.answer.status, 200);
   equal(second.answer.isComplete, false);
 });
 
 test('a sandbox that holds too many large bodies at once gets 429', async () => {
-  const provider = await startScriptedModel(() => ({ text: ['x'], firstDelayMs: 300 }));
+  const refused = Promise.withResolvers<void>();
+  // None has ended before one was refused.
+  const provider = await startScriptedModel(async () => {
+    await refused.promise;
+    return { text: ['x'] };
+  });
   const gateway = await startGateway({
     env: { ANTHROPIC_API_KEY: operatorKey, ANTHROPIC_BASE_URL: provider.url },
     model: 'anthropic/m',
     gateway: { load: new Load(100_000, 1_000_000) },
   });
   const large = Buffer.concat([Buffer.from('{"model":"m"}'), Buffer.alloc(45_000, ' ')]);
-  const answers = await Promise.all([1, 2, 3].map(() => gateway.send(path, { body: large })));
+  const sent = [1, 2, 3].map(() => gateway.send(path, { body: large }));
+  await inTime('one is refused', Promise.race(sent)).finally(() => refused.resolve());
+  const answers = await Promise.all(sent);
   const after = await gateway.send(path, { body });
   await gateway.close();
   await provider.close();

@@ -4,6 +4,7 @@ import { operatorKey, sandboxToken, startGateway } from '../support/gateway.ts';
 import type { TestGatewayOptions } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 import type { ScriptedModel, ScriptedReply } from '../support/scripted-model.ts';
+import { inTime } from '../support/until.ts';
 
 const reply: ScriptedReply = {
   text: ['Grüße', ' aus', ' 東京', ' "usage":{"input_tokens":1}'],
@@ -320,19 +321,25 @@ test('token counting passes and is neither reserved nor billed', async () => {
 });
 
 test('a stream arrives piece by piece, not at its end', async () => {
-  const provider = await startScriptedModel(() => ({ text: ['one', 'two', 'three'], gapMs: 30 }));
+  const arrived = Promise.withResolvers<void>();
+  const provider = await startScriptedModel(() => ({
+    text: ['one', 'two', 'three'],
+    // The second is not sent before the first is there.
+    hold: (event) => (event.includes('two') ? arrived.promise : undefined),
+  }));
   const gateway = await startGateway({ env: environment(provider), model: 'openai/m' });
-  let sawFirstBeforeEnd = false;
-  await gateway.send('/llm/openai/v1/chat/completions', {
+  let text = '';
+  const answer = gateway.send('/llm/openai/v1/chat/completions', {
     body: { model: 'm', stream: true },
     onData: (chunk) => {
-      const sent = provider.requests[0]?.sent().toString() ?? '';
-      if (chunk.includes('one') && !sent.includes('three')) sawFirstBeforeEnd = true;
+      text += chunk.toString();
+      if (text.includes('one')) arrived.resolve();
     },
   });
+  const { isComplete } = await inTime('all of it has arrived', answer);
   await gateway.close();
   await provider.close();
-  ok(sawFirstBeforeEnd);
+  ok(isComplete && text.includes('three'));
 });
 
 test('models are listed without asking the provider, in the shape of the wire', async () => {

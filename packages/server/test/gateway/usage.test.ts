@@ -7,9 +7,10 @@ import { estimateMicros, tokensUsed, usageEntries } from '../../src/gateway/pric
 import { TokenScan } from '../../src/gateway/token-scan.ts';
 import type { TokenCounts } from '../../src/gateway/usage-paths.ts';
 import type { Wire } from '../../src/gateway/wires.ts';
-import { eventually, operatorKey, startGateway } from '../support/gateway.ts';
+import { operatorKey, startGateway } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 import type { ScriptedReply } from '../support/scripted-model.ts';
+import { until } from '../support/until.ts';
 
 const prices = { input: '2', cachedInput: '0.5', output: '10' };
 const paths: Record<Wire, string> = {
@@ -26,7 +27,7 @@ const models: Record<Wire, string> = {
 };
 const wires = Object.keys(paths) as Wire[];
 
-async function start(wire: Wire, script: () => ScriptedReply) {
+async function start(wire: Wire, script: () => ScriptedReply | Promise<ScriptedReply>) {
   const provider = await startScriptedModel(script);
   const entry = { apiKeyVariable: 'THE_KEY', prices: { m: prices } };
   const gateway = await startGateway({
@@ -95,7 +96,7 @@ for (const wire of wires) {
     });
     await sent.catch(() => {});
     const ended = await provider.requests[0]?.ended;
-    await eventually(() => gateway.usages.length === 1, 'usage of the aborted call');
+    await until('usage of the aborted call', () => gateway.usages.length === 1);
     await close();
     equal(ended?.complete, false);
     const output = gateway.usages[0]?.entries.find(({ meter }) => meter === 'model.output_tokens');
@@ -112,26 +113,24 @@ test('a stream that the provider cuts is cut for the client too, and counted', a
     cutAfterEvents: 4,
   }));
   const answer = await gateway.send(paths.anthropic, { body: { model: 'm', stream: true } });
-  await eventually(() => gateway.usages.length === 1, 'usage of the cut call');
+  await until('usage of the cut call', () => gateway.usages.length === 1);
   await close();
   equal(answer.isComplete, false);
   equal(gateway.usages[0]?.entries[0]?.quantity, 50);
 });
 
 test('a client that leaves before the answer begins has used its prompt', async () => {
-  const { provider, gateway, close } = await start('openai-chat', () => ({
-    text: ['x'],
-    firstDelayMs: 1000,
-  }));
+  const never = new Promise<never>(() => {});
+  const { provider, gateway, close } = await start('openai-chat', () => never);
   const controller = new AbortController();
   const sent = gateway.send(paths['openai-chat'], {
     body: { model: 'm', stream: true, pad: 'x'.repeat(400) },
     signal: controller.signal,
   });
-  await eventually(() => provider.requests.length === 1, 'request at the provider');
+  await until('request at the provider', () => provider.requests.length === 1);
   controller.abort();
   await sent.catch(() => {});
-  await eventually(() => gateway.usages.length === 1, 'usage');
+  await until('usage', () => gateway.usages.length === 1);
   await close();
   ok((gateway.usages[0]?.entries[0]?.quantity ?? 0) > 100);
 });

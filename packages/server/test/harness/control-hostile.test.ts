@@ -132,12 +132,12 @@ test('lines arrive whole and in order however the bytes are cut, each with its p
 });
 
 test('a launcher that dials again goes on where its lines were whole', async (t) => {
-  const { lines: got, dial } = await open(t);
+  const { endpoint, lines: got, dial } = await open(t);
   const first = dial();
   first.write(Buffer.concat([hello(), lines('one\ntwo\nthr')]));
   await until('two lines have come', () => got.length === 2);
   first.destroy();
-  await closed(first);
+  await endpoint.drained();
   // From position 8 on, as it was told to.
   const second = dial();
   second.write(hello());

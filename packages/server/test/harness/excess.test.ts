@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { Answer } from '../../src/domain/questions.ts';
 import { agentSource, endTurn, startForeign } from '../support/foreign-agent.ts';
 import { runTurn } from '../support/harness-fixture.ts';
+import { inTime } from '../support/until.ts';
 
 /** The message is a program; `drained` waits until the output has gone. */
 const program = agentSource(`
@@ -82,18 +83,22 @@ test('of a thousand requests for permission at once the first wait for an answer
   const turn = runTurn(
     connection,
     `const options = [{ optionId: 'yes', name: 'Yes', kind: 'allow_once' }];
-     const all = await Promise.all(Array.from({ length: 1000 }, (_, i) =>
-       ask('session/request_permission', { sessionId: session, toolCall: { toolCallId: 'call-' + i }, options })));
-     const chosen = all.filter((answer) => answer.outcome.outcome === 'selected').length;
+     let refused = 0;
+     const all = await Promise.all(Array.from({ length: 1000 }, async (_, i) => {
+       const { outcome } = await ask('session/request_permission',
+         { sessionId: session, toolCall: { toolCallId: 'call-' + i }, options });
+       if (outcome.outcome !== 'selected' && ++refused === 968) speak('All others are refused, ');
+       return outcome;
+     }));
+     const chosen = all.filter((outcome) => outcome.outcome === 'selected').length;
      speak(chosen + ' of ' + all.length);`,
     {
-      onQuestion: () =>
-        new Promise<Answer>((resolve) => {
-          answers.push(resolve);
-          // All that wait are there before the first is answered.
-          if (answers.length === 32) setTimeout(() => answers.forEach((answer) => answer(yes)), 500);
-        }),
+      onQuestion: () => new Promise<Answer>((resolve) => answers.push(resolve)),
+      // None is answered before that.
+      onUpdate: (update) => {
+        if (update.kind === 'text') answers.splice(0).forEach((answer) => answer(yes));
+      },
     },
   );
-  assert.equal((await turn).text, '32 of 1000');
+  assert.equal((await inTime('all are answered', turn)).text, 'All others are refused, 32 of 1000');
 });

@@ -158,7 +158,8 @@ test('a command ends when its output is let go of, and when the service leaves',
     ).stdout.trim();
   const first = await control.exec({ command: ['sh', '-c', `echo on; trap "" TERM; sleep ${mark}`] });
   await once(first.stdout, 'data');
-  assert.equal(await alive(), '1');
+  // What it says comes before what it does next.
+  await until('it sleeps', async () => (await alive()) === '1');
   first.stdout.destroy();
   await until('nothing of it is left', async () => (await alive()) === '0');
   const second = await control.exec({ command: ['sleep', '602'] });

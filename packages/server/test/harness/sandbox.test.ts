@@ -21,6 +21,7 @@ import { preparedHarness } from '../support/local-harness.ts';
 import { silentLog } from '../support/log.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 import type { Script } from '../support/scripted-model.ts';
+import { until } from '../support/until.ts';
 
 interface World {
   sandboxes: Fixture;
@@ -117,7 +118,7 @@ test('in a real sandbox an agent works in its repository, and its changes outliv
   const turn = await runTurn(first.connection, 'work');
   assert.deepEqual(turn.result, { outcome: 'completed' });
   assert.match(turn.text, /^result: worked in \/workspace\n1000\n\[exit code: 0\]$/);
-  assert.equal(here.gateway.usages.length, 2);
+  await until('both calls are counted', () => here.gateway.usages.length === 2);
   assert.equal(
     first.connection.conversationOfSession(here.gateway.usages[0]?.sessionId ?? ''),
     'conversation-1',

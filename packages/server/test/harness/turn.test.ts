@@ -7,6 +7,7 @@ import { commit, markDeployed, runTurn, startHarness } from '../support/harness-
 import { launchEnv, makePlaces, startLinked } from '../support/local-harness.ts';
 import type { TestedWire } from '../support/harness-fixture.ts';
 import type { ScriptedRequest } from '../support/scripted-model.ts';
+import { inTime } from '../support/until.ts';
 
 const wires: TestedWire[] = ['anthropic', 'openai-chat'];
 
@@ -264,22 +265,21 @@ test('fifty conversations run at the same time in one process, each with its own
 });
 
 test('the first text of an answer is passed on before the answer is over', async (t) => {
-  let release = () => undefined as void;
-  const held = new Promise<void>((resolve) => (release = resolve));
+  const passedOn = Promise.withResolvers<void>();
+  t.after(() => passedOn.resolve());
   const { connection } = await startHarness(t, {
     wire: 'openai-chat',
-    script: () => ({ text: ['now', ' later'], gapMs: 300 }),
+    script: () => ({
+      text: ['now', ' later'],
+      hold: (event) => (event.includes('later') ? passedOn.promise : undefined),
+    }),
   });
-  const seen: string[] = [];
   const turn = runTurn(connection, 'hello', {
     onUpdate: (update) => {
-      if (update.kind === 'text') seen.push(update.text);
-      if (seen.length === 1) release();
+      if (update.kind === 'text' && update.text === 'now') passedOn.resolve();
     },
   });
-  await held;
-  assert.deepEqual(seen, ['now']);
-  assert.equal((await turn).text, 'now later');
+  assert.equal((await inTime('the turn is over', turn)).text, 'now later');
 });
 
 test('a conversation that outgrows the model is shortened and goes on', async (t) => {

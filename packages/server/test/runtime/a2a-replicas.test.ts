@@ -83,6 +83,8 @@ test('a task is subscribed to on another replica than the one that runs it, whol
   const gate = Promise.withResolvers<void>();
   t.after(() => gate.resolve());
   const one = await world.replica({
+    // It counts the other one only once, and that one is there for as long.
+    leaseMs: 600_000,
     script: async (turn) => {
       turn.onUpdate({ kind: 'text', text: 'one ' });
       await gate.promise;

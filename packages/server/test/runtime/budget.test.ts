@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { DomainError } from '../../src/domain/errors.ts';
 import { newId } from '../../src/domain/ids.ts';
 import { putBudget } from '../../src/store/budgets.ts';
@@ -39,6 +40,14 @@ async function written({ db }: RunWorld): Promise<string> {
   return JSON.stringify(row);
 }
 
+const DAY_MS = 86_400_000;
+
+/** What is used up today is not used up tomorrow: a test that is about today does not begin just before midnight. */
+async function awayFromMidnight(): Promise<void> {
+  const leftMs = DAY_MS - (Date.now() % DAY_MS);
+  if (leftMs < 30_000) await delay(leftMs + 1);
+}
+
 const exceeded = (pattern: RegExp) => (error: unknown) => {
   assert.ok(error instanceof DomainError);
   assert.equal(error.code, 'budget_exceeded');
@@ -53,6 +62,7 @@ test('a send to an agent whose budget is used up is refused and records nothing;
   const otherId = await world.addAgent();
   const { runs } = await world.replica();
   await putBudget(db, owner.orgId, agentId, { period: 'day', limitMicros: 100n, onExceeded: 'reject' });
+  await awayFromMidnight();
   const idempotency = { key: 'first', requestHash: 'h' };
   const first = await runs.send(owner, send('hello', { agentId, idempotency }));
   await runs.outcome(owner, first.runId, 60_000);
@@ -88,6 +98,7 @@ test('the organisation’s budget holds for all of its agents and for nobody els
   const { db, owner, agentId } = world;
   const otherId = await world.addAgent();
   const { runs } = await world.replica();
+  await awayFromMidnight();
   await spend(world, agentId, 60n);
   await putBudget(db, owner.orgId, owner.orgId, { period: 'month', limitMicros: 100n, onExceeded: 'reject' });
   await runs.send(owner, send('there is some left', { agentId: otherId }));
@@ -106,6 +117,7 @@ test('what was spent yesterday does not count today', async (t) => {
   const { db, owner, agentId } = world;
   const { runs } = await world.replica();
   await putBudget(db, owner.orgId, agentId, { period: 'day', limitMicros: 100n, onExceeded: 'reject' });
+  await awayFromMidnight();
   await spend(world, agentId, 100n);
   await assert.rejects(runs.send(owner, send('today', { agentId })), exceeded(/this day is used up/));
   await db.sql`update spending set day = day - 1 where owner_id = ${agentId}`;

@@ -11,6 +11,7 @@ import { createAgentStore } from '../../src/store/agents.ts';
 import type { Replica, RunWorld } from '../support/run-world.ts';
 import { echo, runWorld, send } from '../support/run-world.ts';
 import { gate } from '../support/scripts.ts';
+import { until } from '../support/until.ts';
 
 let world: RunWorld;
 let replica: Replica;
@@ -212,6 +213,10 @@ test('a fork at a message ends with its turn, whoever wrote it, also when the ne
 test('a conversation that is not at rest is busy, and a message must be one of its own', async () => {
   const { owner, agentId } = world;
   const sent = await replica.runs.send(owner, send('hold busy', { agentId }));
+  // It writes nothing more until it is let go.
+  await until('it is held', async () =>
+    (await world.log(sent.conversationId)).some(({ type }) => type === 'tool.finished'),
+  );
   const id = await converse('mine');
   const elsewhere = (await messagesOf(await converse('theirs')))[0]!.id;
   const counts = await rowsOf();

@@ -33,7 +33,8 @@ test('a run that nothing stands before begins with the commit that accepts it, i
   const world = await runWorld();
   t.after(() => world.close());
   const { agentId, owner } = world;
-  const replica = await world.replica();
+  // While it looks by itself what there is, nothing is handed over: it may have to wait for its turn.
+  const replica = await world.replica({ overrides: { pollMs: 600_000 } });
   await settled(world, replica);
   const { runs } = replica;
   const first = await runs.send(owner, send('one', { agentId }));

@@ -22,7 +22,18 @@ test('a sandbox stays warm for the turns of all conversations, and ends when it 
   const world = await runWorld();
   t.after(() => world.close());
   const { agentId } = world;
-  const replica = await world.replica({ overrides: { idleMs: 300 } });
+  const all = gate();
+  let turns = 0;
+  const replica = await world.replica({
+    overrides: { idleMs: 300 },
+    // It is not idle before the last of them has begun.
+    async script(turn, sandbox) {
+      turns += 1;
+      if (turns === 3) all.open();
+      await all.opened;
+      return echo(turn, sandbox);
+    },
+  });
   await Promise.all([1, 2, 3].map(() => ask(world, replica, agentId)));
   assert.equal(replica.driver.started.length, 1);
   const { spec } = replica.driver.started[0]!;
@@ -59,7 +70,7 @@ test('a stop waits for no harness that has not answered yet, and its turn goes o
   await inTime('the drain is over', slow.runtime.drain(0, false));
   assert.equal(slow.driver.live.size, 0, 'nothing is left of it');
   const next = await world.replica({ nodeId });
-  const { run } = await next.runs.outcome(owner, runId, 10_000);
+  const { run } = await next.runs.outcome(owner, runId, 60_000);
   assert.deepEqual([run.status, run.attempt], ['completed', 2]);
 });
 

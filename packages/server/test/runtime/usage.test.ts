@@ -60,6 +60,11 @@ test('model calls are counted for their run: in the answer, the row, the ledger 
   await until('what came late is counted', async () => {
     return (await runs.get(owner, sent[0]!.runId)).usage.costMicros === 405n;
   });
+  // What is of no run is written by itself.
+  await until('all is in the ledger', async () => {
+    const [row] = await world.db.sql`select count(*)::int as n from usage_ledger`;
+    return row!['n'] === 15;
+  });
   const rows = await world.db.sql`
     select run_id, sum(cost_micros)::int as cost, count(*)::int as n from usage_ledger group by run_id order by n`;
   const sums = rows.map((row) => [row['run_id'], row['cost'], row['n']]);

@@ -166,12 +166,3 @@ function send(socketPath: string, path: string, options: SendOptions): Promise<G
     request.end(bytes ?? undefined);
   });
 }
-
-/** Waits for a condition, at most two seconds. */
-export async function eventually(condition: () => boolean, what: string): Promise<void> {
-  const deadline = Date.now() + 2000;
-  while (!condition()) {
-    if (Date.now() > deadline) throw new Error(`did not happen: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}

@@ -19,6 +19,8 @@ export interface ScriptedReply {
   firstDelayMs?: number;
   /** Between two streamed events. */
   gapMs?: number;
+  /** A streamed event is sent when this has resolved. */
+  hold?: (event: string) => Promise<unknown> | undefined;
   /** Answer with this status and an error in the wire's own shape. */
   error?: { status: number; message: string; type?: string };
   /** Further response headers, e.g. `retry-after`. */
@@ -131,6 +133,7 @@ async function answer(
       return;
     }
     if (count > 0 && reply.gapMs) await delay(reply.gapMs);
+    await reply.hold?.(piece.toString());
     if (response.destroyed) return;
     write(piece);
     count += 1;
