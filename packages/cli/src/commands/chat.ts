@@ -12,14 +12,20 @@ interface Talk {
 /** Sends one message and shows the turn; keeps the conversation for the next one. Ctrl-C cancels the run. */
 async function turn(context: Context, talk: Talk, content: string): Promise<number> {
   let runId: string | undefined;
+  let isUnwanted = false;
   const cancel = () => {
+    isUnwanted = true;
     if (runId) void context.client.runs.cancel(runId).catch(() => {});
   };
   process.on('SIGINT', cancel);
   async function* events(): AsyncGenerator<Event> {
     for await (const event of context.client.chat.stream({ ...talk, content })) {
       const data = event.data as { runId?: string; conversationId?: string };
-      runId ??= data.runId;
+      if (runId === undefined && data.runId !== undefined) {
+        runId = data.runId;
+        // It was asked for before anybody knew of a run.
+        if (isUnwanted) cancel();
+      }
       if (event.type === 'message.created') talk.conversationId = data.conversationId ?? talk.conversationId;
       yield event;
     }

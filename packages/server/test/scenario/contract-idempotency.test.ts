@@ -213,8 +213,14 @@ test('every POST keeps its Idempotency-Key: the first answer again byte for byte
   const posts = operations.filter(({ method }) => method === 'POST').map((one) => one.operation.operationId);
   assert.deepEqual([...Object.keys(requests), ...elsewhere].sort(), posts.sort());
   for (const [id, [path, body, other]] of Object.entries(requests)) {
-    const key = newId();
-    const first = await world.call('POST', path, body, once(key));
+    let key = newId();
+    let first = await world.call('POST', path, body, once(key));
+    // The service may be at its own next attempt just then, which ends at once.
+    if (id === 'retryWebhookDelivery')
+      await until('no other attempt is under way', async () => {
+        if (first.status === 409) first = await world.call('POST', path, body, once((key = newId())));
+        return first.status !== 409;
+      });
     assert.ok(first.status < 300, `${id}: ${first.text}`);
     const second = await world.call('POST', path, body, once(key));
     assert.deepEqual([second.status, second.text], [first.status, first.text], id);
