@@ -41,9 +41,15 @@ export function checkColumn(column: Column, verdicts: Verdicts): void {
     writeFileSync(page, `${before}\n\n${table(cells)}\n\n${text.slice(text.indexOf(END))}`);
     return;
   }
-  const stale = [...found].filter(([id, verdict]) => cells.get(`${id} ${column}`) !== verdict);
+  const stale = [...found].filter(([id, verdict]) => {
+    const written = cells.get(`${id} ${column}`);
+    return written !== verdict && !(isHarmless(id) && written === 'reached' && verdict === 'blocked');
+  });
   assert.deepEqual(stale, [], 'docs/sandbox-attacks.md is stale: BERTH_WRITE_ATTACKS=1 npm test -- sandbox/');
 }
+
+/** What does no harm some kernels refuse too: Yama (`kernel.yama.ptrace_scope`), for one, to write the memory of init. */
+const isHarmless = (id: string): boolean => attacks.some((attack) => attack.id === id && attack.why !== '');
 
 /** By `<id> <column>`. */
 function readCells(text: string): Map<string, string> {

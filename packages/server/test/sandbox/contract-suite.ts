@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { after, before, describe, test, type TestContext } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import type { Isolation, RunningSandbox, SandboxCapabilities } from '../../src/domain/ports/sandbox.ts';
-import { collect, lineOf, MIB, pidsOf, type Fixture } from './fixture.ts';
+import { collect, isAlive, lineOf, MIB, pidsOf, type Fixture } from './fixture.ts';
 import { until } from '../support/until.ts';
 
 export interface Contract {
@@ -272,7 +272,8 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
 
     test('CPU time and memory of a sandbox are counted', async () => {
       const sandbox = await fx.start(
-        `perl -e 'sub c { my ($u, $s) = times; $u + $s } $x = "a" x 40000000; $t = c(); while (c() - $t < 0.4) {}; print "up\\n"; $| = 1; print "\\n"; sleep 100'`,
+        // The last word keeps every shell from becoming the program, whose process would then be the only one.
+        `perl -e 'sub c { my ($u, $s) = times; $u + $s } $x = "a" x 40000000; $t = c(); while (c() - $t < 0.4) {}; print "up\\n"; $| = 1; print "\\n"; sleep 100'; true`,
       );
       await lineOf(sandbox.stdout, (line) => line === 'up');
       const stats = await sandbox.stats();
@@ -397,12 +398,3 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
 }
 
 const CONNECT = `perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un("$ENV{BERTH_SANDBOX_ROOT}/run/berth/m.sock")) or die $!; print <S>, "\\n"'`;
-
-/** Zombies count as ended. */
-function isAlive(pid: number): boolean {
-  try {
-    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
-  } catch {
-    return false;
-  }
-}

@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -109,6 +109,15 @@ export function pidsOf(sandbox: RunningSandbox): number[] {
   if (!('pids' in sandbox) || typeof sandbox.pids !== 'function')
     throw new Error('The driver of this sandbox tells no pids.');
   return sandbox.pids() as number[];
+}
+
+/** Zombies count as ended. */
+export function isAlive(pid: number): boolean {
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
 }
 
 export function local(sandbox: RunningSandbox): LocalSandbox {

@@ -27,7 +27,7 @@ export interface ContainerOptions {
 }
 
 /** Host threads that a kernel in user space takes for itself, over those of the programs in it. */
-const USER_KERNEL_THREADS = 192;
+export const USER_KERNEL_THREADS = 192;
 const MIB = 1024 * 1024;
 const CPU_PERIOD_US = 100_000;
 
