@@ -15,6 +15,8 @@ export interface Monitor {
 }
 
 const POLL_MS = 50;
+/** For a monitor that gets no CPU: without its word nobody knows the exit code. */
+const LAST_WORD_MS = 10_000;
 
 export function childMonitor(child: ChildProcess): Monitor {
   const ended =
@@ -40,9 +42,9 @@ export function adoptedMonitor(
 ): Monitor {
   const wait = async (): Promise<MonitorEnd> => {
     while (isRunning(init.pid, init.since)) await delay(POLL_MS, undefined, { ref: false });
-    // The monitor writes the code after the init has ended, and then ends itself.
-    for (let tries = 0; tries < 20 && isRunning(monitor.pid, monitor.since); tries++)
-      await delay(POLL_MS / 5);
+    // The monitor writes the code, and then ends itself.
+    const deadline = performance.now() + LAST_WORD_MS;
+    while (isRunning(monitor.pid, monitor.since) && performance.now() < deadline) await delay(POLL_MS / 5);
     const code = exitCode();
     return { code, signal: code === null ? 'SIGKILL' : null };
   };

@@ -90,6 +90,29 @@ describe('cgroup layouts', () => {
     assert.equal(text('berth-t/one/freezer.state'), 'THAWED');
   });
 
+  test('a folder of all sandboxes that another process took away is made again with all that it had', () => {
+    file('v2/cgroup.controllers', 'cpu memory pids\n');
+    file('v2/cgroup.subtree_control', 'cpu memory pids\n');
+    file('v2/berth-t/cgroup.subtree_control', 'cpu memory pids\n');
+    const second: CgroupMount = { ...version2(), mountPoint: join(root, 'v2') };
+    const found = findHierarchies(options([second]));
+    const first: CgroupMount = {
+      ...second,
+      version: 1,
+      mountPoint: join(root, 'v1'),
+      controllers: ['memory'],
+    };
+    mkdirSync(join(root, 'v1'));
+    found.push(...findHierarchies(options([first])));
+    for (const { parent } of found) rmSync(parent, { recursive: true });
+    new Group(found, 'one').create(limits);
+    assert.equal(text('v2/berth-t/cgroup.subtree_control'), '+memory +cpu +pids');
+    assert.ok(Number(text('v2/berth-t/memory.max')) > 0);
+    assert.equal(text('v2/berth-t/one/memory.max'), String(64 * MIB));
+    assert.ok(Number(text('v1/berth-t/memory.limit_in_bytes')) > 0);
+    assert.equal(text('v1/berth-t/one/memory.limit_in_bytes'), String(64 * MIB));
+  });
+
   test('version 2 without controllers claims no limit', () => {
     file('cgroup.controllers', 'hugetlb\n');
     const found = findHierarchies(options([version2()]));

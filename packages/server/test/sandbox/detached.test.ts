@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { Readable } from 'node:stream';
 import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
+import { adoptedMonitor } from '../../src/sandbox/monitor.ts';
+import { startTime } from '../../src/sandbox/processes.ts';
 import { fixture, lineOf, type Fixture } from './fixture.ts';
 import { until } from '../support/until.ts';
 
@@ -88,13 +91,21 @@ describe('a detached sandbox', () => {
   });
 
   test('a flooded log stays small and keeps what was written last', async () => {
+    const flood = 'for (1 .. 200000) { print "line $_ of many that fill the log\\n" }';
+    // What is written around a cut may be lost, so the last words come when there is none any more.
     const sandbox = await fx.start(
-      'perl -e \'for (1 .. 200000) { print "line $_ of many that fill the log\\n" }\'; echo last; sleep 100',
-      detached,
+      `perl -e '${flood}'; : > flooded; while [ ! -e go ]; do sleep 0.05; done; seq 100; echo last; sleep 100`,
+      { ...detached, slot: 7 },
     );
-    await until('the last line is there', () => logOf(sandbox).endsWith('\nlast\n'));
+    const workspace = join(fx.folder, 'volume-7/workspace');
+    await until('all was written', () => existsSync(join(workspace, 'flooded')));
     await until('the log was cut', () => statSync(sandbox.logFile!).size <= 1024 * 1024);
-    assert.match(logOf(sandbox), /\nline 200000 of many that fill the log\nlast\n$/);
+    writeFileSync(join(workspace, 'go'), '');
+    await until('the last line is there', () => logOf(sandbox).endsWith('\n99\n100\nlast\n'));
+    const kept = logOf(sandbox);
+    assert.ok(kept.length <= 1024 * 1024 + 1000, `${kept.length} bytes`);
+    assert.match(kept, /\nline \d+ of many that fill the log\n/);
+    assert.doesNotMatch(kept, /^line 1 of many/);
     await sandbox.kill();
   });
 
@@ -136,5 +147,19 @@ test('kill -9 of the service leaves a detached sandbox running; the next one ado
     service.kill('SIGKILL');
     await fx.close();
     for (const slot of [1, 2, 3]) await fx.driver.removeVolume(join(fx.folder, `volume-${slot}`));
+  }
+});
+
+test('the exit code of an adopted one is waited for as long as its monitor takes to tell it', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'berth-monitor-'));
+  const file = join(folder, 'code');
+  try {
+    const { pid = 0 } = spawn('/bin/sh', ['-c', `sleep 0.5; echo 7 > ${file}`], { stdio: 'ignore' });
+    const monitor = { pid, since: startTime(pid)! };
+    const init = { pid, since: 'an init that has ended' };
+    const exitCode = () => (existsSync(file) ? Number(readFileSync(file, 'utf8')) : null);
+    assert.deepEqual(await adoptedMonitor(init, monitor, exitCode).ended, { code: 7, signal: null });
+  } finally {
+    rmSync(folder, { recursive: true });
   }
 });

@@ -6,7 +6,7 @@ import type { SandboxLimits } from '../../domain/ports/sandbox.ts';
 import type { Usage } from '../process-stats.ts';
 import { tryKill } from '../processes.ts';
 import { readNumber, readPids, readText, tryWrite } from './files.ts';
-import type { Controller, Hierarchy } from './hierarchy.ts';
+import { makeAgain, type Controller, type Hierarchy } from './hierarchy.ts';
 
 const CPU_PERIOD_US = 100_000;
 const EMPTY_TIMEOUT_MS = 10_000;
@@ -27,6 +27,7 @@ export class Group {
   /** Makes the folders and sets the limits; throws when a limit cannot be set, since it would only be claimed. */
   create(limits: SandboxLimits): void {
     for (const { hierarchy, path } of this.folders) {
+      makeAgain(hierarchy);
       mkdirSync(path, { recursive: true });
       for (const [file, value] of limitFiles(hierarchy, limits)) writeFileSync(join(path, file), value);
       // Without swap the memory limit is the whole truth; kernels without swap accounting lack these files.

@@ -72,14 +72,9 @@ function openVersion1(
   if (base === null) return null;
   const parent = join(base, options.name);
   if (!tryMakeFolder(parent)) return null;
-  if (controllers.includes('memory')) {
-    tryWrite(join(parent, 'memory.use_hierarchy'), '1');
-    tryWrite(join(parent, 'memory.limit_in_bytes'), String(sharedMemoryBytes()));
-  }
-  // All sandboxes together weigh half of what the service and its database do when the CPUs are short.
-  if (controllers.includes('cpu')) tryWrite(join(parent, 'cpu.shares'), '512');
-  if (controllers.includes('pids')) tryWrite(join(parent, 'pids.max'), String(sharedPids()));
-  return { version: 1, parent, controllers, freezes };
+  const hierarchy: Hierarchy = { version: 1, parent, controllers, freezes };
+  limitAll(hierarchy);
+  return hierarchy;
 }
 
 function openVersion2(mount: CgroupMount, options: FindOptions): Hierarchy | null {
@@ -93,10 +88,42 @@ function openVersion2(mount: CgroupMount, options: FindOptions): Hierarchy | nul
   enable(parent, wanted);
   const enabled = words(readText(join(parent, 'cgroup.subtree_control')));
   const controllers = wanted.filter((name) => enabled.includes(name));
-  if (controllers.includes('memory')) tryWrite(join(parent, 'memory.max'), String(sharedMemoryBytes()));
-  if (controllers.includes('cpu')) tryWrite(join(parent, 'cpu.weight'), '50');
-  if (controllers.includes('pids')) tryWrite(join(parent, 'pids.max'), String(sharedPids()));
-  return { version: 2, parent, controllers, freezes: existsSync(join(parent, 'cgroup.freeze')) };
+  const freezes = existsSync(join(parent, 'cgroup.freeze'));
+  const hierarchy: Hierarchy = { version: 2, parent, controllers, freezes };
+  limitAll(hierarchy);
+  return hierarchy;
+}
+
+/**
+ * Makes the folder of a hierarchy again that is not there any more: another process of this installation has ended, and
+ * took it away while it was empty. Without this version 2 would give the sandboxes in it no controllers.
+ */
+export function makeAgain(hierarchy: Hierarchy): void {
+  const { version, parent, controllers } = hierarchy;
+  if (existsSync(parent) || !tryMakeFolder(parent)) return;
+  if (version === 2) enable(parent, controllers);
+  limitAll(hierarchy);
+}
+
+/** All sandboxes together weigh half of what the service and its database do when the CPUs are short. */
+function limitAll({ version, parent, controllers }: Hierarchy): void {
+  const files: Record<Controller, [string, string][]> =
+    version === 2
+      ? {
+          memory: [['memory.max', String(sharedMemoryBytes())]],
+          cpu: [['cpu.weight', '50']],
+          pids: [['pids.max', String(sharedPids())]],
+        }
+      : {
+          memory: [
+            ['memory.use_hierarchy', '1'],
+            ['memory.limit_in_bytes', String(sharedMemoryBytes())],
+          ],
+          cpu: [['cpu.shares', '512']],
+          pids: [['pids.max', String(sharedPids())]],
+        };
+  for (const name of controllers)
+    for (const [file, value] of files[name]) tryWrite(join(parent, file), value);
 }
 
 /** Hands controllers down to a folder's children. A folder with processes refuses that, so those move to a leaf first. */
