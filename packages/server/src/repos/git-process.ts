@@ -84,7 +84,10 @@ export function spawnGit(args: readonly string[], options: GitOptions): ChildPro
   if ((child.stdin as unknown) === undefined) {
     throw new Error('git could not be started: the machine has no file descriptors left.');
   }
-  const timer = setTimeout(() => endGit(child), options.timeoutMs);
+  const timer = setTimeout(() => {
+    overdue.add(child);
+    endGit(child);
+  }, options.timeoutMs);
   child.once('close', () => {
     closed.add(child);
     clearTimeout(timer);
@@ -119,6 +122,8 @@ export function endOfGit(child: ChildProcessWithoutNullStreams): Promise<number 
 }
 
 const closed = new WeakSet<object>();
+/** Those that were ended since their time was over. */
+const overdue = new WeakSet<object>();
 
 /**
  * Signals the process group: at once, and also when only its leader has ended. Harmless once everything is closed,
@@ -149,7 +154,6 @@ export function runGit(
 ): Promise<GitResult> {
   return new Promise((resolve, reject) => {
     const child = spawnGit(args, options);
-    const startedMs = performance.now();
     const maxBytes = options.maxOutputBytes ?? 4 * 1024 * 1024;
     const chunks: Buffer[] = [];
     let bytes = 0;
@@ -164,7 +168,7 @@ export function runGit(
     });
     child.once('error', reject);
     child.once('close', (code) => {
-      const timedOut = code !== 0 && performance.now() - startedMs >= options.timeoutMs;
+      const timedOut = code !== 0 && overdue.has(child);
       resolve({ code, stdout: Buffer.concat(chunks), stderr, timedOut });
     });
     child.stdin.end(options.input ?? '');

@@ -198,12 +198,15 @@ function makeCertificate(folder: string): { key: Buffer; cert: Buffer } {
   return { key: readFileSync(join(folder, 'test.key')), cert: readFileSync(join(folder, 'test.crt')) };
 }
 
+/** A connection that nobody closes ends the test that waits for it. */
+const EXCHANGE_MS = 60_000;
+
 /** Sends bytes to the proxy and resolves with everything that came back, once the other side has closed. */
-export function exchange(socketPath: string, bytes: string | Buffer, timeoutMs = 5_000): Promise<string> {
+export function exchange(socketPath: string, bytes: string | Buffer): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(socketPath);
     let all = '';
-    const timer = setTimeout(() => socket.destroy(new Error(`Still open; so far came: ${all}`)), timeoutMs);
+    const timer = setTimeout(() => socket.destroy(new Error(`Still open; so far came: ${all}`)), EXCHANGE_MS);
     socket.setEncoding('latin1').on('data', (text: string) => (all += text));
     socket.on('error', (error: NodeJS.ErrnoException) => {
       clearTimeout(timer);
@@ -239,6 +242,7 @@ export function openTunnel(
     };
     socket.on('data', onData);
     socket.on('error', reject);
+    socket.on('close', () => reject(new Error(`The connection was closed without an answer: ${all}`)));
     socket.write(`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n\r\n`);
   });
 }

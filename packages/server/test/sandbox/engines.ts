@@ -14,7 +14,6 @@ import {
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { until } from '../support/until.ts';
 
 export const IMAGE = 'berth-test:1';
@@ -62,16 +61,20 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
     if (child.exitCode === null && child.signalCode === null)
       await new Promise((resolve) => child.once('exit', resolve));
     // Helpers of an engine may still be taking away the last container.
-    for (let tries = 0; ; tries++) {
+    let why: unknown;
+    const isGone = (): boolean => {
       unmountBelow(folder);
       try {
         rmSync(folder, { recursive: true, force: true });
-        return;
+        return true;
       } catch (error) {
-        if (tries === 50) throw error;
-        await delay(100);
+        why = error;
+        return false;
       }
-    }
+    };
+    await until(`the folder of ${name} is gone`, isGone).catch((error: unknown) => {
+      throw new Error(String(error), { cause: why });
+    });
   };
   try {
     await until(`${name} answers`, async () => {

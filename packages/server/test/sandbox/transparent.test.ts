@@ -12,7 +12,7 @@ test('with transparent egress every IPv4 address and low port leads to the sandb
     const listen =
       'perl -MSocket -e \'socket(S, PF_INET, SOCK_STREAM, 6); bind(S, sockaddr_in(80, INADDR_ANY)) or die $!; listen(S, 5); print "up\\n"; $| = 1; print ""; my $a = accept(C, S); print join(".", unpack("C4", (sockaddr_in(getsockname(C)))[1])), "\\n"\' & ';
     const { stdout, stderr } = await fx.run(
-      `${listen} for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1; bash -c 'exec 3<>/dev/tcp/93.184.216.34/80' 2>/dev/null && break; done; wait; ip link add x type dummy; ip route del local default dev lo; bash -c 'exec 3<>/dev/tcp/169.254.169.254/81'`,
+      `${listen} until bash -c 'exec 3<>/dev/tcp/93.184.216.34/80' 2>/dev/null; do sleep 0.1; done; wait; ip link add x type dummy; ip route del local default dev lo; bash -c 'exec 3<>/dev/tcp/169.254.169.254/81'`,
       { transparentEgress: true },
     );
     assert.equal(stdout, 'up\n93.184.216.34\n');

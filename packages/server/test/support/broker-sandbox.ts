@@ -13,7 +13,7 @@ import { withBroker } from '../../src/egress/broker/brokered-egress.ts';
 import { createSecretBroker } from '../../src/egress/broker/secret-broker.ts';
 import { createEgressProxy } from '../../src/egress/proxy.ts';
 import { readAuthorities } from '../../src/repos/ca-bundle.ts';
-import { fixture, type Outcome } from '../sandbox/fixture.ts';
+import { collect, fixture, type Outcome } from '../sandbox/fixture.ts';
 import { makeOutsideCertificates } from './broker-world.ts';
 import { preparedHarness } from './local-harness.ts';
 import { silentLog } from './log.ts';
@@ -128,14 +128,10 @@ export async function brokerSandbox(
     const sandbox = await driver.driver.start(
       driver.spec(command, { id, runDir, env, binds, limits, transparentEgress: opened.transparent }),
     );
-    const output = { stdout: '', stderr: '' };
-    sandbox.stdout.on('data', (chunk: Buffer) => (output.stdout += chunk.toString('latin1')));
-    sandbox.stderr.on('data', (chunk: Buffer) => (output.stderr += chunk.toString('latin1')));
-    const timer = setTimeout(() => void sandbox.kill(), 60_000);
-    const exit = await sandbox.exited;
-    clearTimeout(timer);
+    // To the ends of its outputs, which may come after its own.
+    const outcome = await collect(sandbox);
     opened.close();
-    return { exit, env, ...output };
+    return { env, ...outcome };
   }
 
   return { driver: driver.driver, world, arrived, refusals, run };
