@@ -26,7 +26,8 @@ const firstRedialMs = 20;
 const maxRedialMs = 250;
 /** After so long without the service nobody will ask for this sandbox any more. */
 const maxAwayMs = 10 * 60_000;
-const noticeMs = 100;
+/** A busy machine may let the end of a process wait for its processor between the two. */
+const noticeMs = 500;
 const maxLogChars = 4000;
 
 export interface HostLinkOptions {
