@@ -66,6 +66,23 @@ test('GET /v1/limits tells what the headers tell', async () => {
   assert.equal(reply.headers.get('ratelimit'), '"default";r=599;t=1');
 });
 
+test('GET /v1/limits tells what the headers tell also when a request is given back meanwhile', async (t) => {
+  const slow = await edgeWorld({
+    services: (made) => ({
+      ...made,
+      rateLimit: {
+        ...made.rateLimit,
+        peek: (keyId, limit) => ({ ...made.rateLimit.peek(keyId, limit), remaining: 600, resetSeconds: 0 }),
+      },
+    }),
+  });
+  t.after(() => slow.close());
+  const reply = await slow.call('GET', '/v1/limits');
+  const { rateLimit } = reply.json as { rateLimit: Record<string, number> };
+  assert.deepEqual([rateLimit['remaining'], rateLimit['resetSeconds']], [600, 0]);
+  assert.equal(reply.headers.get('ratelimit'), '"default";r=600;t=0');
+});
+
 test('429 with Retry-After over the limit, before the body is looked at', async () => {
   const { resources, agent } = world;
   const key = await resources.caller('edit', 'agent-bound', agent);

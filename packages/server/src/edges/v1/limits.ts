@@ -1,3 +1,4 @@
+import { writeRateLimit } from '../http/gate.ts';
 import { route } from '../http/route.ts';
 import * as example from '../schemas/examples.ts';
 import { LimitsAnswer } from '../schemas/limits.ts';
@@ -26,8 +27,10 @@ export const limitRoutes = [
         },
       },
     },
-    async handler({ services, caller }) {
+    async handler({ services, caller, head }) {
       const now = services.rateLimit.peek(caller.keyId, caller.rateLimit);
+      // The window has gone on since the request was counted, and header and body are to say the same.
+      writeRateLimit(head, now);
       const rateLimit = {
         quota: now.quota,
         windowSeconds: now.windowSeconds,
