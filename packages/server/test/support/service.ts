@@ -2,12 +2,11 @@ import type { ChildProcess } from 'node:child_process';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { placeCluster } from './prepared-cluster.ts';
+import { servicePort } from './service-port.ts';
 
 const mainFile = fileURLToPath(new URL('../../src/main.mjs', import.meta.url));
 const repositoryDir = fileURLToPath(new URL('../../../../', import.meta.url));
@@ -97,7 +96,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     const lines = Object.entries(options.hosts ?? {}).map(([name, address]) => `${address} ${name}\n`);
     writeFileSync(hostsFile, `127.0.0.1 localhost\n${lines.join('')}`);
   }
-  const port = await freePort();
+  const port = await servicePort();
   const url = `http://127.0.0.1:${port}`;
   let env = environment(dataDir, port, options.env ?? {});
   const output: string[] = [];
@@ -284,14 +283,4 @@ function parse(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
