@@ -45,7 +45,9 @@ function npmPackages() {
   // npm is run by the file it named itself with, so that the same npm is used even when none is on PATH.
   const npm = process.env.npm_execpath;
   const [command, args] = npm && /\.c?js$/.test(npm) ? [process.execPath, [npm]] : ['npm', []];
-  const result = spawnSync(command, [...args, 'ci', '--no-audit', '--no-fund', '--loglevel=error'], {
+  // A registry that is slow or away for a moment must not fail the whole run.
+  const ci = ['ci', '--no-audit', '--no-fund', '--loglevel=error', '--fetch-retries=5'];
+  const result = spawnSync(command, [...args, ...ci], {
     cwd: root,
     stdio: ['ignore', 2, 2],
   });
@@ -85,7 +87,9 @@ function apt(packages, isNeeded = true) {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
   process.stderr.write(`berth: installing system packages: ${packages.join(' ')}\n`);
   const run = (args) => {
-    const { status, stdout, stderr } = spawnSync('apt-get', args, {
+    // A mirror may be away for a moment, and a machine that has just started installs updates by itself.
+    const patience = ['-o', 'Acquire::Retries=3', '-o', 'DPkg::Lock::Timeout=300'];
+    const { status, stdout, stderr } = spawnSync('apt-get', [...patience, ...args], {
       env,
       stdio: ['ignore', 'pipe', 'pipe'],
       maxBuffer: 64 * 1024 * 1024,

@@ -4,6 +4,7 @@ import { globSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const filters = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
@@ -44,16 +45,16 @@ for (const signal of ['SIGINT', 'SIGTERM'])
     for (const child of running) child.kill(signal);
   });
 
-/** Resolves with the exit code and all that it wrote to standard output. */
+/** Resolves with how it ended and all that it wrote to standard output. */
 function run(args) {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, args, { cwd: root, env, stdio: ['ignore', 'pipe', 'inherit'] });
     running.add(child);
     let text = '';
     child.stdout.setEncoding('utf8').on('data', (piece) => (text += piece));
-    child.on('close', (code) => {
+    child.on('close', (code, signal) => {
       running.delete(child);
-      resolve({ code: code ?? 1, text });
+      resolve({ isGood: code === 0, end: signal ?? `code ${code}`, text });
     });
   });
 }
@@ -68,7 +69,9 @@ const failures = new Set();
 const reasons = [];
 const totals = { pass: 0, fail: 0, skipped: 0, cancelled: 0 };
 
-function count(text) {
+/** In plain letters: where something asks for colours, there are colours in it. */
+function count(shown) {
+  const text = stripVTControlCharacters(shown);
   for (const line of text.split('\n')) {
     const match = /^ℹ (pass|fail|skipped|cancelled) (\d+)/.exec(line);
     if (match) totals[match[1]] += Number(match[2]);
@@ -77,11 +80,12 @@ function count(text) {
   }
   const reason = /^✖ failing tests:\n([^]*)/m.exec(text)?.[1];
   if (reason) reasons.push(reason.trim());
+  return reason !== undefined;
 }
 
 async function runGroup(group) {
   const startedMs = Date.now();
-  const { code, text } = await run([
+  const { isGood, end, text } = await run([
     '--test',
     '--test-isolation=none',
     `--test-timeout=${limitMs}`,
@@ -92,14 +96,17 @@ async function runGroup(group) {
   // Whole, one after the other: who reads it must not have to sort the lines of several.
   const seconds = ((Date.now() - startedMs) / 1000).toFixed(0);
   process.stdout.write(`\n${groupOf(group[0])} (${seconds} s)\n${text}`);
-  count(text);
-  if (code !== 0) failed += 1;
+  const isExplained = count(text);
+  if (isGood) return;
+  failed += 1;
+  // It was ended from outside, for want of memory for example, or by what no test has waited for.
+  if (!isExplained) failures.add(`${groupOf(group[0])} ended with ${end}, and no test of it says why`);
 }
 
 async function runChecks() {
-  const { code, text } = await run(['scripts/check.mjs']);
+  const { isGood, text } = await run(['scripts/check.mjs']);
   process.stdout.write(text);
-  if (code !== 0) failed += 1;
+  if (!isGood) failed += 1;
 }
 
 const queue = groups.map((group) => () => runGroup(group));
