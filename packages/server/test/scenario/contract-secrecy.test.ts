@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { lstatSync, readFileSync, readdirSync } from 'node:fs';
+import { lstatSync, readFileSync, readdirSync, type Dirent } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import type { World } from '../support/scenario-world.ts';
@@ -22,16 +22,20 @@ function forms(secret: string): string[] {
   return [secret, bytes.toString('hex'), ...inBase64, encodeURIComponent(secret)];
 }
 
+/** The service goes on meanwhile: a folder may be gone before it is read, as that of a sandbox that has ended. */
 function filesUnder(dir: string): string[] {
-  return readdirSync(dir, { recursive: true, encoding: 'utf8' })
-    .map((name) => join(dir, name))
-    .filter((path) => {
-      try {
-        return lstatSync(path).isFile();
-      } catch {
-        return false;
-      }
-    });
+  let entries: Dirent[];
+  try {
+    entries = readdirSync(dir, { withFileTypes: true });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+  return entries.flatMap((entry) => {
+    const path = join(dir, entry.name);
+    if (entry.isDirectory()) return filesUnder(path);
+    return entry.isFile() ? [path] : [];
+  });
 }
 
 interface Place {

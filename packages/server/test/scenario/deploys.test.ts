@@ -22,13 +22,21 @@ async function activeOf(agentId: string): Promise<string> {
   return (await service.api('GET', `/v1/agents/${agentId}`)).body.agent.deploymentId;
 }
 
+async function answerOf(asked: { runId: string }): Promise<string> {
+  const log = await until('the turn has its answer', async () => {
+    const events = await logOf(service, { runId: asked.runId });
+    return events.some((event) => event.type === 'run.completed') ? events : null;
+  });
+  return log.findLast((event) => event.type === 'message.created')!.data.content;
+}
+
 test('A running turn ends on its commit while a push deploys another, a roll-back goes back, and own edits survive both.', async () => {
   const agent = await shop.agent({ ...instructions, 'version.txt': 'v-one\n' });
   const first = await agent.say('run: cat version.txt; echo mine > own.txt');
   assert.match(first.message.content, /v-one/);
   const oldDeployment = await activeOf(agent.id);
 
-  const asked = await agent.ask('run: sleep 4\nrun: cat version.txt own.txt');
+  const asked = await agent.ask('run: until [ -e go ]; do sleep 0.1; done\nrun: cat version.txt own.txt');
   await until('the first command runs', async () =>
     (await logOf(service, asked)).some((event) => event.type === 'tool.started'),
   );
@@ -39,12 +47,14 @@ test('A running turn ends on its commit while a push deploys another, a roll-bac
   const during = await service.api('GET', `/v1/runs/${asked.runId}`);
   assert.equal(during.body.run.status, 'running', 'the push was done before the turn was');
   // It waits for the turn of the old commit and then runs on the new one.
-  const next = await agent.say('run: cat version.txt own.txt');
-  assert.match(next.message.content, /v-two\nmine/);
+  const next = await agent.ask('run: cat version.txt own.txt');
+  const type = { 'content-type': 'application/octet-stream' };
+  const go = await service.api('PUT', `/sandbox/${agent.id}/files/go`, 'now', type);
+  assert.equal(go.status, 201, go.text);
+  assert.match(await answerOf(next), /v-two\nmine/);
+  assert.match(await answerOf(asked), /v-one\nmine/);
   const ended = await service.api('GET', `/v1/runs/${asked.runId}`);
   assert.equal(ended.body.run.deploymentId, oldDeployment);
-  const log = await logOf(service, asked);
-  assert.match(log.findLast((event) => event.type === 'message.created')!.data.content, /v-one\nmine/);
 
   const back = await service.api('POST', `/v1/agents/${agent.id}/deployments/${oldDeployment}/activate`);
   assert.equal(back.status, 200, back.text);

@@ -18,7 +18,7 @@ after(async () => {
   await service?.end();
 });
 
-/** Processes on the host with this number in their command line, whatever sandbox they are in. */
+/** Processes on the host with this number in their command line, whatever sandbox they are in: other files use others. */
 const sleeping = (seconds: number) =>
   hostProcesses((line) => line.startsWith(`sleep ${seconds} `) && !line.includes('run:')).length;
 

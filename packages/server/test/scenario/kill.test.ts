@@ -17,9 +17,8 @@ test('A service that is killed in the middle of the second turn has the first tu
   const viewer = view(service, conversationId);
   t.after(() => viewer.stop());
   const second = await agent.ask('slow: 40 50', conversationId);
-  await until(
-    'a few words of the second answer have been seen',
-    () => viewer.seen.filter((event) => event.type === 'message.delta').length >= 5,
+  await until('a few words of the second answer have been seen', () =>
+    viewer.seen.some(({ type, data }) => type === 'message.delta' && data.runId === second.runId),
   );
   await service.kill9();
   await service.restart();

@@ -131,8 +131,9 @@ test('a terminal is a real one: a size, colours, job control, and it comes back 
   first.socket.send('{"type":"resize","columns":77,"rows":22}');
   first.type('stty size\n');
   await until('it has the new size', () => first.text().includes('22 77'));
-  first.type('sleep 1000\n');
-  await until('it is echoed', () => first.text().includes('sleep 1000'));
+  // What it says itself shows that it runs: before that the keys would reach the shell, which goes on to it.
+  first.type("sh -c 'echo up-$((1+1)); exec sleep 1000'\n");
+  await until('it runs', () => first.text().includes('up-2'));
   first.type('\x03');
   first.type('echo alive-$((1+1))\n');
   await until('the command was interrupted and not the shell', () => first.text().includes('alive-2'));
