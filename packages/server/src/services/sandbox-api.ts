@@ -138,7 +138,8 @@ export interface TerminalView {
   /** False: wait for `onDrain` before there is more. */
   input(bytes: Buffer): boolean;
   onDrain(listener: () => void): void;
-  hold(isHeld: boolean): void;
+  /** Of a viewer that takes no more for now, or takes more again. */
+  hold(viewer: TerminalViewer, isHeld: boolean): void;
   resize(columns: number, rows: number): void;
   signal(name: string): void;
 }

@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream';
 import type { SandboxProcess, SandboxProcessExit } from '../domain/ports/sandbox-control.ts';
 import type { TerminalEnd, TerminalView, TerminalViewer } from './api.ts';
 import { KeptBytes } from '../domain/kept-bytes.ts';
@@ -37,7 +38,8 @@ export class Terminal implements TerminalView {
     process.stdout.on('data', (bytes: Buffer) => this.#take(bytes));
     process.stdout.on('error', () => {});
     process.stderr.resume().on('error', () => {});
-    void process.exited.then((exit) => this.#exited(exit));
+    // A client that reads slowly may have the last output still before it when the shell has ended.
+    void Promise.all([process.exited, ended(process.stdout)]).then(([exit]) => this.#exited(exit));
     this.#wait();
   }
 
@@ -51,6 +53,8 @@ export class Terminal implements TerminalView {
     // Told first, so that the client knows where the bytes belong that follow.
     queueMicrotask(() => {
       if (this.#viewer !== viewer) return;
+      // Whoever it was taken from may have held it up.
+      this.#process.stdout.resume();
       const missed = this.#kept.whole().subarray(offset - (this.#written - this.#kept.bytes));
       if (missed.length > 0) viewer.write(missed);
       if (this.#exit) this.#told(this.#exit);
@@ -75,7 +79,8 @@ export class Terminal implements TerminalView {
   }
 
   /** The client takes no more for now, or takes more again. */
-  hold(isHeld: boolean): void {
+  hold(viewer: TerminalViewer, isHeld: boolean): void {
+    if (this.#viewer !== viewer) return;
     if (isHeld) this.#process.stdout.pause();
     else this.#process.stdout.resume();
   }
@@ -101,6 +106,7 @@ export class Terminal implements TerminalView {
   }
 
   #exited(exit: SandboxProcessExit): void {
+    if (this.#isOver) return;
     this.#exit = exit;
     if (this.#viewer) this.#told(exit);
     // Whoever was away just then learns of it when it comes back in time.
@@ -128,4 +134,9 @@ export class Terminal implements TerminalView {
     this.#kept.clear();
     this.#finish();
   }
+}
+
+/** Resolves when nothing more comes of a stream. Never rejects. */
+function ended(stream: Readable): Promise<void> {
+  return new Promise((resolve) => stream.once('end', resolve).once('close', resolve));
 }

@@ -44,7 +44,7 @@ export class Connection implements TerminalViewer {
     this.#socket.send(bytes, () => this.#sent());
     if (this.#isHeld || this.#socket.bufferedAmount <= UNREAD_BYTES) return;
     this.#isHeld = true;
-    this.#terminal.hold(true);
+    this.#terminal.hold(this, true);
   }
 
   ended(end: TerminalEnd): void {
@@ -59,7 +59,7 @@ export class Connection implements TerminalViewer {
   #sent(): void {
     if (!this.#isHeld || this.#socket.bufferedAmount > UNREAD_BYTES / 2) return;
     this.#isHeld = false;
-    this.#terminal.hold(false);
+    this.#terminal.hold(this, false);
   }
 
   #message(bytes: Buffer, isBinary: boolean): void {
