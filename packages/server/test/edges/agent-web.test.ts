@@ -21,7 +21,7 @@ import { closed } from '../support/closed.ts';
 let world: EdgeWorld;
 let port: number;
 let at: typeof fetch;
-const usual = { answerMs: 120_000, idleMs: 120_000 };
+const usual = { answerMs: 120_000, idleMs: 120_000, closeMs: 1_000 };
 const times = { ...usual };
 /** Of those who ask without a key. */
 const rate = { quota: 1_000_000, windowSeconds: 60 };
@@ -438,9 +438,9 @@ test('a connection ends with the key that opened it', async () => {
   const made = await services.apiKeys.mintForAgent(resources.owner, world.agent.id, { name: 'short' });
   answer = (_request, response) => void response.writeHead(200).write('begin');
   const response = await at(`${origin()}/`, { headers: { authorization: `Bearer ${made.value}` } });
-  const rest = response.text();
+  const rest = assert.rejects(response.text());
   await services.apiKeys.revokeForAgent(resources.owner, world.agent.id, made.key.id);
-  await assert.rejects(rest);
+  await rest;
 });
 
 test('requests that two readers could read in two ways go nowhere', async () => {

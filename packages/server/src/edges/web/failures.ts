@@ -5,6 +5,8 @@ export interface WebTimes {
   answerMs: number;
   /** Without a byte in either direction. */
   idleMs: number;
+  /** For a WebSocket's client to end its side, once all that the server wrote has left. */
+  closeMs: number;
 }
 
 export function tooLate({ answerMs }: WebTimes): DomainError {

@@ -21,7 +21,7 @@ import { tunnel } from './tunnel.ts';
  */
 export function webMount(
   edge: Edge,
-  times: WebTimes = { answerMs: limits.webAnswerMs, idleMs: limits.webIdleMs },
+  times: WebTimes = { answerMs: limits.webAnswerMs, idleMs: limits.webIdleMs, closeMs: 1_000 },
   limit: RateLimit = publicLimit,
 ): HostMount {
   const { services } = edge;

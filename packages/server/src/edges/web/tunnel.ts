@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { finished } from 'node:stream';
 import { headerPairs, listedIn } from '../../domain/hop-by-hop.ts';
 import { answerSocket } from '../http/socket-answer.ts';
 import { noHttp, tooLate } from './failures.ts';
@@ -50,9 +51,11 @@ export async function tunnel(
   for (const stream of [socket, connection]) stream.on('data', silence.heard);
   connection.once('close', () => {
     silence.end();
-    // What it has written still leaves.
     if (!socket.writableEnded) socket.end();
-    setTimeout(() => socket.destroy(), 1_000).unref();
+    // What it has written still leaves, at the pace of the client; then that has a moment to end its side.
+    const cut = () => void socket.destroy();
+    socket.once('close', new Silence(given.times.idleMs, cut).end);
+    finished(socket, { readable: false }, () => void setTimeout(cut, given.times.closeMs).unref());
   });
   socket.pipe(connection).pipe(socket);
 }
