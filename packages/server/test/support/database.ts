@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { accessSync, constants, mkdtempSync, statfsSync } from 'node:fs';
+import { accessSync, constants, mkdtempSync, readFileSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import postgres from 'postgres';
@@ -98,12 +98,21 @@ function folderForDatabases(): string {
   try {
     accessSync(memory, constants.W_OK | constants.X_OK);
     const { bavail, bsize } = statfsSync(memory);
-    if (bavail * bsize >= enoughBytes) return memory;
+    if (bavail * bsize >= enoughBytes && mayRunPrograms(memory)) return memory;
   } catch {
     // Where there is no such folder, or none to write to, it is the disk.
   }
   // As root PostgreSQL runs under another uid, which can enter /tmp but not every TMPDIR.
   return process.getuid?.() === 0 ? '/tmp' : tmpdir();
+}
+
+/** In containers nothing in it may be run, and an engine that PostgreSQL's uid cannot reach is copied beside its database. */
+function mayRunPrograms(folder: string): boolean {
+  const mount = readFileSync('/proc/mounts', 'utf8')
+    .split('\n')
+    .map((line) => line.split(' '))
+    .findLast(([, path]) => path === folder);
+  return mount?.[3]?.split(',').includes('noexec') !== true;
 }
 
 async function startServer(engine: Engine): Promise<TestServer> {
