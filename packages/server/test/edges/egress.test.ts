@@ -76,7 +76,9 @@ test('only edit access changes it, and what is foreign is not there', async () =
 test('refusals are counted by kind with a remedy, bytes by host, and both are bounded', async () => {
   const { agent, resources } = world;
   const path = `/v1/agents/${agent.id}/egress`;
-  const records = createEgressRecords({ db: resources.db, log: silentLog });
+  // From noon on, so that no day ends meanwhile.
+  let atMs = new Date().setUTCHours(12, 0, 0, 0);
+  const records = createEgressRecords({ db: resources.db, log: silentLog, now: () => new Date((atMs += 1)) });
   const owner = { orgId: resources.orgId, agentId: agent.id };
   const refusal = { ...owner, port: 443, reason: 'not_listed' as const, message: 'No.' };
   for (let i = 0; i < 1_000; i += 1) records.refused({ ...refusal, host: 'a.example' });

@@ -86,6 +86,8 @@ export interface EdgeWorldOptions {
   app?: Partial<AppOptions>;
   services?: (services: Services) => Services;
   terminalGraceMs?: number;
+  /** The clock of rate limits, by which they are refilled. */
+  now?: () => number;
 }
 
 /** The edges over the real resource services on a database of their own; conversations and runs in memory. */
@@ -104,6 +106,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     nodeId: newId(),
     log: silentLog,
     authFailures: options.authFailures ?? { quota: 1000, windowSeconds: 60 },
+    ...(options.now && { now: options.now }),
   });
   const core = memoryCore(resources.agents);
   const { auth, agents, apiKeys, secrets, deployments, budgets, egress, stores } = resources;
