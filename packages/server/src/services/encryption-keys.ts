@@ -109,19 +109,23 @@ export function createEncryptionKeys(deps: EncryptionKeysDependencies): Encrypti
     });
   }
 
-  async function prepare(): Promise<void> {
-    const used = await sealedRows.secretKeyIds();
-    if (source.read().length === 0) {
-      if (used.length > 0)
-        throw new EncryptionKeyError(missingKeyText(used, `${source.name} does not exist`));
-      source.create(randomBytes(32));
-    }
-    load();
-    const unknown = used.filter(({ kekId }) => !keyIds.includes(kekId));
-    if (unknown.length > 0) {
-      throw new EncryptionKeyError(missingKeyText(unknown, `the key in ${source.name} is another one`));
-    }
-    await settings.set(CURRENT, box.kekId);
+  /** In one piece: a rotation that goes on meanwhile must not take a key away between what is read and what is named. */
+  function prepare(): Promise<void> {
+    return db.tx(async () => {
+      await settings.lockInstallation();
+      const used = await sealedRows.secretKeyIds();
+      if (source.read().length === 0) {
+        if (used.length > 0)
+          throw new EncryptionKeyError(missingKeyText(used, `${source.name} does not exist`));
+        source.create(randomBytes(32));
+      }
+      load();
+      const unknown = used.filter(({ kekId }) => !keyIds.includes(kekId));
+      if (unknown.length > 0) {
+        throw new EncryptionKeyError(missingKeyText(unknown, `the key in ${source.name} is another one`));
+      }
+      await settings.set(CURRENT, box.kekId);
+    });
   }
 
   return {

@@ -16,6 +16,7 @@ import type { SealedRowStore } from '../../src/store/sealed-rows.ts';
 import { createSettingsStore } from '../../src/store/settings.ts';
 import { resourceWorld } from '../support/resources.ts';
 import type { World } from '../support/resources.ts';
+import { until } from '../support/until.ts';
 
 let world: World;
 let dir: string;
@@ -277,6 +278,42 @@ test('secrets that are set while keys are rotated are all readable in the end', 
     assert.ok(Object.keys(expected.get(id)!).length > 0);
     assert.deepEqual(await keysOf(keyFile(path)).secrets.valuesForSandbox(id), expected.get(id));
   }
+});
+
+test('a service that starts while keys are rotated finds the keys of all that it reads, and sets secrets by one that stays', async () => {
+  await clean();
+  const agent = await world.agents.create(world.owner, { name: 'Early' });
+  const path = newPath();
+  const service = keysOf(keyFile(path));
+  await service.prepare();
+  await service.secrets.put(world.owner, agent.id, 'K', { value: 'v' });
+  const [read, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const rows = createSealedRowStore(world.db);
+  const starting = keysOf(keyFile(path), {
+    ...rows,
+    async secretKeyIds() {
+      const used = await rows.secretKeyIds();
+      read.resolve();
+      await go.promise;
+      return used;
+    },
+  });
+  const started = starting.prepare();
+  await read.promise;
+  let isRotated = false;
+  const rotated = keysOf(keyFile(path))
+    .rotate()
+    .then(() => (isRotated = true));
+  await until('the rotation is over, or waits for the start', async () => {
+    const waiting = await world.db.sql`
+      select 1 from pg_locks where locktype = 'advisory' and not granted
+        and database = (select oid from pg_database where datname = current_database())`;
+    return isRotated || waiting.length > 0;
+  });
+  go.resolve();
+  await Promise.all([started, rotated]);
+  await starting.secrets.put(world.owner, agent.id, 'L', { value: 'w' });
+  assert.deepEqual(await service.secrets.valuesForSandbox(agent.id), { K: 'v', L: 'w' });
 });
 
 test('a service with a stale copy of the key file refuses to set a secret rather than to lose it', async () => {
