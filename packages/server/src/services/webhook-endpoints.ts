@@ -161,9 +161,9 @@ export function createWebhookEndpoints(deps: WebhookEndpointsDependencies): Webh
       const endpoint = await own(p, id);
       requireEnabled(endpoint);
       const row = { id: newId(), endpointId: id, orgId: p.orgId, type: testEventType, data: {} };
-      await deliveries.insert({ ...row, at: new Date() });
+      const made = await deliveries.insert({ ...row, at: new Date() });
       db.afterCommit(deps.wake);
-      return delivered(id, row.id);
+      return made;
     },
 
     async deliveries(p, id, query, state) {
@@ -183,10 +183,11 @@ export function createWebhookEndpoints(deps: WebhookEndpointsDependencies): Webh
       const endpoint = await own(p, id);
       await delivered(id, deliveryId);
       requireEnabled(endpoint);
-      if (!(await deliveries.again(deliveryId)))
-        throw new DomainError('conflict', 'An attempt is under way; wait for its end.');
+      // As it is by this statement: a moment later it may have been taken.
+      const delivery = await deliveries.again(deliveryId);
+      if (!delivery) throw new DomainError('conflict', 'An attempt is under way; wait for its end.');
       db.afterCommit(deps.wake);
-      return delivered(id, deliveryId);
+      return delivery;
     },
 
     async retrySince(p, id, since) {

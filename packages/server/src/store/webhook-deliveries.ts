@@ -79,11 +79,13 @@ export function createWebhookDeliveryStore(db: Database) {
     /** An event that is about no conversation. */
     async insert(
       row: Pick<DeliveryRow, 'id' | 'endpointId' | 'orgId' | 'type' | 'data' | 'at'>,
-    ): Promise<void> {
-      await db.sql`
-        insert into webhook_deliveries (id, endpoint_id, org_id, type, data, at, state, due_at)
+    ): Promise<DeliveryRow> {
+      const { sql } = db;
+      const rows = await sql<DeliveryRow[]>`
+        insert into webhook_deliveries as d (id, endpoint_id, org_id, type, data, at, state, due_at)
         values (${row.id}, ${row.endpointId}, ${row.orgId}, ${row.type}, ${JSON.stringify(row.data)}::text::json,
-          ${row.at}, 'pending', now())`;
+          ${row.at}, 'pending', now()) returning ${columns(sql)}`;
+      return rows[0]!;
     },
 
     /** To every other enabled endpoint of the organisation that wants to hear of it. */
@@ -160,12 +162,13 @@ export function createWebhookDeliveryStore(db: Database) {
         where id = ${id} and leased_until is not null`;
     },
 
-    /** From the first attempt on, at once. False: an attempt is under way. */
-    async again(id: string): Promise<boolean> {
-      const rows = await db.sql`
-        update webhook_deliveries set state = 'pending', due_at = now(), ended_at = null
-        where id = ${id} and (leased_until is null or leased_until < now()) returning 1`;
-      return rows.length > 0;
+    /** From the first attempt on, at once. Null: an attempt is under way. */
+    async again(id: string): Promise<DeliveryRow | null> {
+      const { sql } = db;
+      const rows = await sql<DeliveryRow[]>`
+        update webhook_deliveries d set state = 'pending', due_at = now(), ended_at = null
+        where d.id = ${id} and (d.leased_until is null or d.leased_until < now()) returning ${columns(sql)}`;
+      return rows[0] ?? null;
     },
 
     /** Those that failed since then, at once; how many they are. */
