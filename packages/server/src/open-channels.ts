@@ -48,6 +48,8 @@ export function openChannels(deps: {
   longestAttemptMs?: number;
   /** Default: `limits.inboundBacklogPerOrg`, counted every five seconds. */
   backlog?: Pick<BacklogDependencies, 'perOrg' | 'countEveryMs'>;
+  /** Default: half of what Slack waits for. */
+  answerMs?: number;
   log: Log;
 }) {
   const { db, agents, channels, cursors, guard } = deps;
@@ -102,6 +104,7 @@ export function openChannels(deps: {
     caller,
     log,
     onStored: worker.wake,
+    ...(deps.answerMs !== undefined && { answerMs: deps.answerMs }),
   });
   const open = withSharedSlack({ inbox, channels, setups, kind: kinds.slack, app: slackApp, forgeries, log });
   const tests = createChannelTests({

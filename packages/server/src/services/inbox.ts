@@ -36,6 +36,8 @@ export interface InboxDependencies {
   log: Log;
   /** Told after each commit: there is work. */
   onStored: () => void;
+  /** Within which a sender is told whether it was stored; default: before Slack gives up, after three seconds. */
+  answerMs?: number;
   now?: () => number;
 }
 
@@ -75,12 +77,12 @@ const documentMs = 15 * 60_000;
 /** So that strangers who send wrong signatures cause no write each. */
 const errorEveryMs = 60_000;
 /** Slack gives up after three seconds; a commit that comes later is found by the next attempt. */
-const answerMs = 1_500;
+const usualAnswerMs = 1_500;
 const secretHeaders =
   /^(authorization|cookie|x-gitlab-token|x-telegram-bot-api-secret-token)$|signature|secret|token/i;
 
 export function createInbox(deps: InboxDependencies): Inbox {
-  const now = deps.now ?? Date.now;
+  const { now = Date.now, answerMs = usualAnswerMs } = deps;
   const documents = new Map<string, { atMs: number; text: string }>();
   const toldErrors = new Map<string, number>();
   const commit = createGroupCommit<NewInboundEvent>({

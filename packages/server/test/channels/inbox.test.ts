@@ -70,11 +70,11 @@ const settled = (channelId: string, count: number) =>
     const rows = await eventsOf(channelId);
     return rows.length >= count && rows.every(({ state }) => state !== 'queued' && state !== 'processing');
   });
-/** Neither held by a worker, nor looked at again soon: its next attempt waits. */
+/** An attempt at its answer was made, and no worker holds it: its next attempt waits. */
 const postponed = (channelId: string) =>
   until('its next attempt waits', async () => {
     const [row] = await world.db.sql<{ waits: boolean }[]>`
-      select run_id is not null and claimed_by is null and due_at > now() + interval '6 seconds' as waits
+      select run_id is not null and claimed_by is null and attempts > 0 and due_at is not null as waits
       from inbound_events where channel_id = ${channelId}`;
     return row?.waits === true;
   });
@@ -293,6 +293,8 @@ test('a change of a channel holds for the very next delivery', async () => {
   await service.update(owner, channel.id, { credentials: { signingSecret: 'e'.repeat(32) } });
   assert.equal(await deliver('f'.repeat(32)), 'signature_invalid');
   assert.equal(await deliver('e'.repeat(32)), 200);
+  // Their answers would be counted with those of the tests that follow.
+  await settled(channel.id, 4);
   await service.remove(owner, channel.id);
   assert.equal(await deliver('e'.repeat(32)), 'not_found');
 });
@@ -391,6 +393,28 @@ test('a commit carries many deliveries, and what cannot be stored is refused wit
   const rows = await eventsOf(channel.id);
   assert.equal(rows.length, 60);
   assert.ok(rows.every(({ state, reason }) => state === 'ignored' && reason === 'not_a_message'));
+});
+
+test('a delivery that is not stored in time is to be sent again, and is one event in the end', async () => {
+  const hasty = channelParts(world.replica, undefined, { answerMs: 20 });
+  const channel = await slackChannel();
+  const request = slackRequest(mention(11));
+  await world.db.tx(async () => {
+    // Whoever writes waits for the end of this transaction.
+    await world.db.sql`lock table inbound_events in exclusive mode`;
+    await assert.rejects(hasty.inbox.receive('slack', channel.id, request), (error: DomainError) => {
+      assert.deepEqual([error.code, error.retryAfterSeconds], ['unavailable', 2]);
+      return true;
+    });
+  });
+  assert.equal((await world.inbox.receive('slack', channel.id, request)).status, 200);
+  await until('both are counted', async () => (await eventsOf(channel.id))[0]?.retry_count === 1);
+  await settled(channel.id, 1);
+  assert.deepEqual(
+    (await eventsOf(channel.id)).map(({ kind, state }) => [kind, state]),
+    [['slack.message', 'done']],
+  );
+  await hasty.close();
 });
 
 test('an event that failed is worked on again when somebody asks, and what was sent is not sent again', async () => {

@@ -43,9 +43,11 @@ export function writtenFiles(written = new Map<string, Buffer>()): Files {
 export function channelParts(
   { db, nodeId, runs, events }: Replica,
   files: Files = writtenFiles(),
-  options: Pick<Parameters<typeof openChannels>[0], 'longestAttemptMs' | 'backlog'> = {},
+  options: Pick<Parameters<typeof openChannels>[0], 'longestAttemptMs' | 'backlog' | 'answerMs'> = {},
 ) {
   return openChannels({
+    // A sender that is told to send it again does so; the tests send once, however slow the machine is.
+    answerMs: 60_000,
     ...options,
     files,
     db,

@@ -20,17 +20,21 @@ export async function channelWithEvent(call: Api, serviceUrl: string, agentId: s
   const seconds = String(Math.floor(Date.now() / 1000));
   const key = Buffer.from(secret.replace('whsec_', ''), 'base64');
   const signature = createHmac('sha256', key).update(`msg_1.${seconds}.${body}`).digest('base64');
-  const answer = await fetch(new URL(new URL(channel.webhookUrl).pathname, serviceUrl), {
-    method: 'POST',
-    headers: {
-      'content-type': 'application/json',
-      'webhook-id': 'msg_1',
-      'webhook-timestamp': seconds,
-      'webhook-signature': `v1,${signature}`,
-    },
-    body,
+  const headers = {
+    'content-type': 'application/json',
+    'webhook-id': 'msg_1',
+    'webhook-timestamp': seconds,
+    'webhook-signature': `v1,${signature}`,
+  };
+  await until('the delivery was taken', async () => {
+    const url = new URL(new URL(channel.webhookUrl).pathname, serviceUrl);
+    const answer = await fetch(url, { method: 'POST', headers, body });
+    const text = await answer.text();
+    // What could not be stored soon enough for every sender is sent again, as the answer says.
+    if (answer.status === 503 && answer.headers.has('retry-after')) return false;
+    if (answer.status !== 200) throw new Error(`The webhook answered ${answer.status}: ${text}`);
+    return true;
   });
-  if (answer.status !== 200) throw new Error(`The webhook answered ${answer.status}: ${await answer.text()}`);
   let inboundEventId = '';
   await until('the event was worked on', async () => {
     const { events } = (await call('GET', `/v1/agents/${agentId}/inbound-events`)).body as {
