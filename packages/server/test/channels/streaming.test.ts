@@ -95,7 +95,11 @@ test('an answer appears with its first words, grows, and is whole in the end, in
   await asked.settled('done');
   const [message, ...others] = slack.in(asked.thread);
   assert.deepEqual(others, []);
-  assert.deepEqual([message!.text, message!.isGrowing, message!.updates], ['one two three', false, 2]);
+  assert.deepEqual([message!.text, message!.isGrowing], ['one two three', false]);
+  // On a slow machine there is time to show the last words too before the turn has ended; nothing is shown twice.
+  const grown = message!.texts.slice(0, -1);
+  const all = ['one', 'one two', 'one two three'];
+  assert.deepEqual(grown, all.slice(0, Math.max(grown.length, 2)));
   assert.match(message!.mark, /:0$/);
 });
 

@@ -7,6 +7,8 @@ interface Posted {
   mark: string;
   isGrowing: boolean;
   updates: number;
+  /** All that it has said, one after the other. */
+  texts: string[];
 }
 
 interface Sent {
@@ -39,10 +41,12 @@ export async function slackApi() {
     if (method === 'chat.postMessage') {
       const ts = `1.${String(messages.length + 1).padStart(6, '0')}`;
       const thread = sent.thread_ts ?? '';
-      message = { ts, thread, text: sent.markdown_text, mark, isGrowing: growing, updates: 0 };
+      const text = sent.markdown_text;
+      message = { ts, thread, text, mark, isGrowing: growing, updates: 0, texts: [text] };
       messages.push(message);
     } else if (message) {
       message.updates += 1;
+      message.texts.push(sent.markdown_text);
       Object.assign(message, { text: sent.markdown_text, mark, isGrowing: growing });
     }
     if (said === null) return null;
