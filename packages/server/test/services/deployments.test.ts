@@ -147,6 +147,8 @@ test('deployments of one agent are worked off one at a time, in their order', as
     'all are pending',
     async () => (await rows()).filter((d) => d.status === 'pending').length === 4,
   );
+  // It is begun after its row is there, and reads the agent and its token before.
+  await until('one of them is fetched', () => world.repos.fetches.length > before);
   assert.equal(world.repos.fetches.length, before + 1);
   gate.resolve();
   await Promise.all(made);

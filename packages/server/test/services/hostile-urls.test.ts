@@ -32,7 +32,7 @@ async function trap(t: TestContext) {
     connections += 1;
     socket.destroy();
   });
-  server.listen(0, '::');
+  server.listen(0);
   await once(server, 'listening');
   t.after(() => server.close());
   return { port: (server.address() as AddressInfo).port, connections: () => connections };

@@ -48,5 +48,9 @@ test('a pid file of a crash, with a pid that lives again, hinders nobody', () =>
 });
 
 test('a data directory that cannot be written is refused with the reason', () => {
-  assert.throws(() => lockDataDir('/etc/hostname'), /hostname/);
+  const folder = mkdtempSync(join(tmpdir(), 'berth-lock-'));
+  const file = join(folder, 'no-folder');
+  writeFileSync(file, '');
+  assert.throws(() => lockDataDir(file), /no-folder cannot be written \(E/);
+  rmSync(folder, { recursive: true });
 });

@@ -100,7 +100,7 @@ test('a service that ends in order has stopped PostgreSQL before it is gone', as
   const dataDir = dataFolder();
   const child = startChild(dataDir, engine!.kind, 3, 'stop');
   try {
-    await until('it is gone', () => child.child.exitCode !== null);
+    await inTime('it is gone', child.ended);
     assert.deepEqual(child.lines.at(-1), { stopped: true });
     assert.equal(child.child.exitCode, 0, child.complaints());
     assert.deepEqual(processesIn(String(child.lines[0]?.clusterDir)), []);

@@ -8,6 +8,8 @@ export interface LineProcess {
   lines: Record<string, unknown>[];
   /** What it wrote to standard error so far. */
   complaints: () => string;
+  /** Resolves when it has ended, and all that it wrote is in `lines`. */
+  ended: Promise<void>;
   kill9(): Promise<void>;
 }
 
@@ -22,11 +24,13 @@ export function startLines(
   let complaints = '';
   createInterface(child.stdout).on('line', (line) => lines.push(JSON.parse(line) as Record<string, unknown>));
   child.stderr.on('data', (chunk: Buffer) => (complaints += chunk.toString()));
+  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   return {
     child,
     lines,
     complaints: () => complaints,
+    ended,
     async kill9() {
       child.kill('SIGKILL');
       await exited;
