@@ -395,28 +395,6 @@ test('a commit carries many deliveries, and what cannot be stored is refused wit
   assert.ok(rows.every(({ state, reason }) => state === 'ignored' && reason === 'not_a_message'));
 });
 
-test('a delivery that is not stored in time is to be sent again, and is one event in the end', async () => {
-  const hasty = channelParts(world.replica, undefined, { answerMs: 20 });
-  const channel = await slackChannel();
-  const request = slackRequest(mention(11));
-  await world.db.tx(async () => {
-    // Whoever writes waits for the end of this transaction.
-    await world.db.sql`lock table inbound_events in exclusive mode`;
-    await assert.rejects(hasty.inbox.receive('slack', channel.id, request), (error: DomainError) => {
-      assert.deepEqual([error.code, error.retryAfterSeconds], ['unavailable', 2]);
-      return true;
-    });
-  });
-  assert.equal((await world.inbox.receive('slack', channel.id, request)).status, 200);
-  await until('both are counted', async () => (await eventsOf(channel.id))[0]?.retry_count === 1);
-  await settled(channel.id, 1);
-  assert.deepEqual(
-    (await eventsOf(channel.id)).map(({ kind, state }) => [kind, state]),
-    [['slack.message', 'done']],
-  );
-  await hasty.close();
-});
-
 test('an event that failed is worked on again when somebody asks, and what was sent is not sent again', async () => {
   const channel = await slackChannel();
   failWith = 403;

@@ -244,3 +244,27 @@ test('a forgery that comes while a channel is being paused does not resume it', 
   });
   assert.equal(channel.status, 'paused');
 });
+
+test('a delivery that is not stored in time is to be sent again, and is one event in the end', async () => {
+  const hasty = channelParts(world.replica, undefined, { answerMs: 20 });
+  const channelId = await slackChannel();
+  const before = slack.calls.length;
+  const request = slackRequest(threadMessage('9.0', '9.0', 'late'));
+  await world.db.tx(async () => {
+    // Whoever writes waits for the end of this transaction.
+    await world.db.sql`lock table inbound_events in exclusive mode`;
+    await assert.rejects(hasty.inbox.receive('slack', channelId, request), (error: DomainError) => {
+      assert.deepEqual([error.code, error.retryAfterSeconds], ['unavailable', 2]);
+      return true;
+    });
+  });
+  assert.equal((await world.inbox.receive('slack', channelId, request)).status, 200);
+  await until('both are counted', async () => {
+    const [row] = await world.db.sql<{ copies: number }[]>`
+      select retry_count as copies from inbound_events where channel_id = ${channelId}`;
+    return row?.copies === 1;
+  });
+  await settled(channelId, 1);
+  assert.deepEqual(answersTo(before), ['late']);
+  await hasty.close();
+});
