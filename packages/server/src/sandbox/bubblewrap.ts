@@ -21,7 +21,7 @@ import { openCgroups } from './cgroup/cgroups.ts';
 import { readMounts } from './cgroup/mounts.ts';
 import { closedStreams } from './launch.ts';
 import { adoptedMonitor, childMonitor } from './monitor.ts';
-import { missingForMounting, Mounter } from './mounter.ts';
+import { hasOwnRoot, missingForMounting, Mounter } from './mounter.ts';
 import { endMarked, isRunning, markedProcesses, startTime } from './processes.ts';
 import { probe } from './probe.ts';
 import { currentBootId, Records } from './record.ts';
@@ -155,40 +155,48 @@ export class BubblewrapDriver implements SandboxDriver {
     }
   }
 
-  private prepareOnce(spec: BlankSpec, host: Host): Promise<BlankSandbox> {
+  private async prepareOnce(spec: BlankSpec, host: Host): Promise<BlankSandbox> {
     const ownUid = this.blankUsers.take(spec.id);
     const user = { uid: ownUid, gid: ownUid };
     this.mounter.begin();
-    return beginSandbox(spec, this.begin(spec.id, host, user, spec.limits.diskBytes), (begun) => {
-      const { launched, initPid, group } = begun;
-      const initSince = startTime(initPid);
-      const namespace = statSync(`/proc/${initPid}/ns/mnt`).ino;
-      // It is nobody's yet, and must not slow down those that are somebody's.
-      group?.setWeight(BLANK_WEIGHT_CPUS);
-      const sandbox = this.sandboxOf(spec.id, begun);
-      this.blanks.set(spec.id, sandbox);
-      const become = async (claim: SandboxSpec): Promise<void> => {
-        const owner = this.userOf(claim.slot)!;
-        const volume = await this.volumes.open(claim.volumeDir, owner, claim.limits.diskBytes);
-        prepareRunDir(claim.runDir, user);
-        // Its largest file was set for a volume that has room.
-        if (volume.fileBytes !== spec.limits.diskBytes) throw new Error('The volume is full.');
-        if (initSince === null || !isRunning(initPid, initSince)) throw new Error('It has ended.');
-        const { volumeDir } = claim;
-        await this.mounter.mount({ initPid, namespace, volumeDir, ownerId: owner.uid, userId: ownUid });
-        group?.setWeight(claim.limits.cpus);
-        this.record({ ...begun, spec: claim, monitorPid: launched.child.pid ?? 0, ownUid });
-        this.blanks.delete(spec.id);
-        sandbox.begin();
-        this.keep(sandbox, volumeDir, volume);
-      };
-      const onFailure = (error: unknown): void =>
-        this.options.log.warn('A sandbox of the pool could not be used.', {
-          sandboxId: spec.id,
-          error: String(error),
-        });
-      return new Blank({ spec, sandbox, input: launched.child.stdin!, become, onFailure });
-    });
+    let init = 0;
+    const blank = await beginSandbox(
+      spec,
+      this.begin(spec.id, host, user, spec.limits.diskBytes),
+      (begun) => {
+        const { launched, initPid, group } = begun;
+        init = initPid;
+        const initSince = startTime(initPid);
+        const namespace = statSync(`/proc/${initPid}/ns/mnt`).ino;
+        // It is nobody's yet, and must not slow down those that are somebody's.
+        group?.setWeight(BLANK_WEIGHT_CPUS);
+        const sandbox = this.sandboxOf(spec.id, begun);
+        this.blanks.set(spec.id, sandbox);
+        const become = async (claim: SandboxSpec): Promise<void> => {
+          const owner = this.userOf(claim.slot)!;
+          const volume = await this.volumes.open(claim.volumeDir, owner, claim.limits.diskBytes);
+          prepareRunDir(claim.runDir, user);
+          // Its largest file was set for a volume that has room.
+          if (volume.fileBytes !== spec.limits.diskBytes) throw new Error('The volume is full.');
+          if (initSince === null || !isRunning(initPid, initSince)) throw new Error('It has ended.');
+          const { volumeDir } = claim;
+          await this.mounter.mount({ initPid, namespace, volumeDir, ownerId: owner.uid, userId: ownUid });
+          group?.setWeight(claim.limits.cpus);
+          this.record({ ...begun, spec: claim, monitorPid: launched.child.pid ?? 0, ownUid });
+          this.blanks.delete(spec.id);
+          sandbox.begin();
+          this.keep(sandbox, volumeDir, volume);
+        };
+        const onFailure = (error: unknown): void =>
+          this.options.log.warn('A sandbox of the pool could not be used.', {
+            sandboxId: spec.id,
+            error: String(error),
+          });
+        return new Blank({ spec, sandbox, input: launched.child.stdin!, become, onFailure });
+      },
+    );
+    await hasOwnRoot(init);
+    return blank;
   }
 
   async adopt(id: string): Promise<RunningSandbox | null> {

@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
 import { started } from './started.ts';
 
 const PERL = '/usr/bin/perl';
@@ -86,6 +87,33 @@ while (my $line = <STDIN>) {
   exit 0;
 }
 `;
+
+const ROOT_MS = 5_000;
+const LOOK_MS = 2;
+
+/**
+ * Resolves once a sandbox that was let go has its own root: bwrap tells of its init before that, and what is mounted too
+ * early is not found or lies in the wrong place. Also resolves when it has ended, which whoever goes on finds.
+ */
+export async function hasOwnRoot(initPid: number): Promise<void> {
+  const deadline = performance.now() + ROOT_MS;
+  while (!isRooted(initPid) && performance.now() < deadline) await delay(LOOK_MS);
+}
+
+/**
+ * The places of the new root are told without a folder before them when it is the root, and the old one lies over it for a
+ * moment (proc_pid_mountinfo(5)).
+ */
+function isRooted(pid: number): boolean {
+  try {
+    const places = readFileSync(`/proc/${pid}/mountinfo`, 'utf8')
+      .split('\n')
+      .map((line) => line.split(' ')[4]);
+    return places.includes('/run/berth') && places.filter((place) => place === '/').length === 1;
+  } catch {
+    return true;
+  }
+}
 
 export interface MountOrder {
   initPid: number;

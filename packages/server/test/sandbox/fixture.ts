@@ -206,3 +206,21 @@ export function pooledFixture(
     },
   );
 }
+
+let pool: Promise<string | false> | undefined;
+
+/** Why no sandbox can be made before its agent: it takes root, and a file system of volumes that the kernel maps ids of. */
+export function poolMissing(): Promise<string | false> {
+  return (pool ??= lookForPool());
+}
+
+async function lookForPool(): Promise<string | false> {
+  if (!isRoot) return 'only root has a warm pool';
+  const fx = fixture();
+  try {
+    const { warmPool } = await fx.driver.capabilities();
+    return warmPool ? false : 'the file system of temporary files, or this host, allows no warm pool';
+  } finally {
+    await fx.close();
+  }
+}
