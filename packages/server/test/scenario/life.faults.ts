@@ -28,4 +28,8 @@ test('Whatever is killed or stands still, every accepted message has an end, not
   t.diagnostic(JSON.stringify(report));
   process.stdout.write(`${JSON.stringify(report)}\n`);
   assert.equal(report.accepted, turns);
+  assert.equal(
+    Object.values(report.struck).reduce((sum, count) => sum + count, 0),
+    kills,
+  );
 });

@@ -42,6 +42,8 @@ export interface KillReport {
   completed: number;
   retried: number;
   lost: number;
+  /** Commands that said that they wrote to the workspace; all of it was there at the end. */
+  kept: number;
   /** Failed because a process in the sandbox was killed that the harness needs, or its disk was full. */
   harnessExits: number;
   struck: Partial<Record<Fault, number>>;
@@ -72,11 +74,15 @@ export function random(seed: number): () => number {
   };
 }
 
+/** Writes a marker into the workspace, and says so only when that went well: in words that the command itself does not hold. */
+const keep = (marker: string) => `echo ${marker} >> done.txt && echo ke""pt-${marker}`;
+const isKept = (event: LoggedEvent, marker: string) => JSON.stringify(event.data).includes(`kept-${marker}`);
+
 function contentOf(draw: number, marker: string): string {
   if (draw < 0.3) return `say: ${marker} and some more words to stream`;
   if (draw < 0.5) return `slow: ${Math.floor(draw * 40)} 25`;
-  if (draw < 0.8) return `run: echo ${marker} >> done.txt; sleep 0.2; echo ${marker}`;
-  return `run: echo ${marker} >> done.txt\nrun: sleep 0.3; wc -l < done.txt\nrun: echo ${marker}`;
+  if (draw < 0.8) return `run: ${keep(marker)}; sleep 0.2; echo ${marker}`;
+  return `run: ${keep(marker)}\nrun: sleep 0.3; wc -l < done.txt\nrun: echo ${marker}`;
 }
 
 /**
@@ -157,9 +163,13 @@ async function rounds(
   const killer = (async () => {
     for (const [index, pauseMs] of pauses.entries()) {
       await delay(pauseMs);
-      const fault = kinds[Math.floor(draw() * kinds.length)]!;
-      const hit = await strike(service, fault, draw);
-      if (hit) struck[fault] = (struck[fault] ?? 0) + 1;
+      let fault = pickOne(kinds, draw);
+      // There may be no sandbox to hit at the moment; some fault is always to be had.
+      for (let tries = 1; !(await strike(service, fault, draw)); tries += 1) {
+        assert.ok(tries < 100, 'a fault can be made');
+        fault = pickOne(kinds, draw);
+      }
+      struck[fault] = (struck[fault] ?? 0) + 1;
       plan.say?.(
         `${index + 1} of ${plan.kills}: ${fault} with ${sent.length} of ${plan.turns} turns accepted`,
       );
@@ -180,12 +190,15 @@ async function rounds(
       ...(kinds.includes('volume') ? ['sandbox_disk_full'] : []),
     ],
   );
-  await checkMarkers(service, agents, sent, kinds.includes('inside'));
+  const kept = await checkMarkers(service, agents, sent, kinds.includes('inside'));
+  await until('no sandbox has leaked', async () => (await leaked(service)) === 0);
   await checkArea(service);
   await service.stop();
   await checkNothingRuns(service);
-  return { ...report, resent, struck };
+  return { ...report, kept, resent, struck };
 }
+
+const pickOne = <T>(from: readonly T[], draw: () => number): T => from[Math.floor(draw() * from.length)]!;
 
 async function sendUntilAccepted(
   service: Service,
@@ -229,7 +242,7 @@ async function checkAll(
   conversationIds: string[],
   viewers: Map<string, Viewer>,
   mayFailAs: string[],
-): Promise<Omit<KillReport, 'resent' | 'struck'>> {
+): Promise<Omit<KillReport, 'kept' | 'resent' | 'struck'>> {
   const report = {
     accepted: sent.length,
     completed: 0,
@@ -283,29 +296,37 @@ async function checkAll(
 }
 
 /**
- * A command ran once at most, however often its turn was begun (its begin is in the log before it runs); and it ran,
- * unless its turn was cut off in the middle of it.
+ * A command ran once at most, however often its turn was begun (its begin is in the log before it runs). What one has said to
+ * be kept is in the workspace, whatever was killed since; and it ran, unless its turn was cut off in the middle of it.
  */
 async function checkMarkers(
   service: Service,
   agents: Pushed[],
   sent: Sent[],
   mayKillCommands: boolean,
-): Promise<void> {
+): Promise<number> {
+  let kept = 0;
   for (const agent of agents) {
     const told = await agent.say('run: touch done.txt; sort done.txt | uniq -c');
     const found = [...(told.message.content as string).matchAll(/^\s*(\d+) (m\d+x\d+)$/gm)];
     const counts = new Map(found.map(([, count, marker]) => [marker!, Number(count)]));
     for (const { agentId, runId, marker, content } of sent) {
       if (agentId !== agent.id || !content.includes('done.txt')) continue;
-      const attempts = attemptsOf(await logOf(service, { runId }));
+      const log = await logOf(service, { runId });
+      const attempts = attemptsOf(log);
       const count = counts.get(marker) ?? 0;
       assert.ok(count <= 1, `${marker} ran ${count} times in ${attempts.length} attempts`);
+      if (log.some((event) => isKept(event, marker))) {
+        assert.equal(count, 1, `${marker} was kept, and is in the workspace`);
+        kept += 1;
+      }
       const hasEnded = attempts.at(-1)!.some((event) => event.type === 'run.completed');
       if (attempts.length === 1 && hasEnded && !mayKillCommands)
         assert.equal(count, 1, `${marker} ran in the only attempt`);
     }
   }
+  assert.ok(kept > 0, 'something was kept in a workspace');
+  return kept;
 }
 
 function attemptsOf(log: LoggedEvent[]): LoggedEvent[][] {
@@ -369,4 +390,10 @@ async function checkNothingRuns(service: Service): Promise<void> {
   await until('no process of the installation is left', () => left().length === 0);
   const ofData = () => hostProcesses((line) => line.includes(service.dataDir));
   await until('no process of the data directory is left', () => ofData().length === 0);
+}
+
+/** As the service itself says: sandboxes that should not be there and could not be ended. */
+async function leaked(service: Service): Promise<number> {
+  const { text } = await service.api('GET', '/metrics');
+  return Number(/^berth_sandboxes_leaked (\d+)$/m.exec(text)?.[1]);
 }
