@@ -44,11 +44,12 @@ async function read(fixture: Fixture, unsigned: Unsigned): Promise<InboundEvent>
 
 /** What Resend's API says of the mail that the webhook told of. */
 function resendAnswer(unsigned: Unsigned) {
-  const { data } = JSON.parse(String(unsigned.body)) as { data: { message_id: string } };
+  const { data } = JSON.parse(String(unsigned.body)) as { data: { message_id: string; subject: string } };
+  const { subject } = data;
   const body = {
     from: 'Ada Lovelace <ada@example.com>',
-    subject: 'Question',
-    text: 'Is it up?',
+    subject,
+    text: subject === '' ? '' : 'Is it up?',
     html: null,
     headers: {},
     message_id: data.message_id,
@@ -62,6 +63,24 @@ test('there is a fixture of every kind of channel', () => {
   assert.deepEqual(new Set(fixtures.map(({ kind }) => kind)), new Set(channelKinds));
   for (const name of channelKinds) assert.equal(kinds[name].name, name);
 });
+
+/** What a body that is cut off, null, a list and nothing at all are answered with, when they are signed rightly. */
+const badJson = ['invalid_json', 'invalid_request', 'invalid_request', 'invalid_json'];
+const badForm = badJson.map(() => 'invalid_request');
+const unsigned = badJson.map(() => 'signature_missing');
+const whenBroken: Record<string, string[]> = {
+  twilio: badForm,
+  'email, SendGrid': badForm,
+  // The signature lies in the body, so that a broken body has none.
+  'email, Mailgun': unsigned,
+  'email, SES over SNS': unsigned,
+  // The signature fits (else it were "wrong"), but its time lies in the body.
+  linear: badJson.map(() => 'signature_malformed'),
+  // What is JSON has to name the service of the token.
+  teams: ['invalid_json', 'signature_wrong', 'signature_wrong', 'invalid_json'],
+  // Whatever has bytes is a message.
+  'email, raw MIME': ['accepted', 'accepted', 'accepted', 'invalid_request'],
+};
 
 for (const fixture of fixtures) {
   const { title } = fixture;
@@ -167,28 +186,17 @@ for (const fixture of fixtures) {
   });
 
   test(`${title}: a signed body that is broken gets a clear error`, () => {
-    for (const body of ['{"a":', 'null', '[]', '']) {
-      const unsigned = { ...fixture.message({}), body };
-      const outcome = () => take(fixture, signed(fixture, unsigned));
-      // Where the signature is inside of the body, a broken body has none.
-      if (['SES', 'Mailgun', 'whatsapp'].some((name) => title.includes(name)) || title.includes('MIME')) {
-        try {
-          const received = outcome();
-          if (received.result === 'accepted')
-            assert.ok(received.parsed.events.every((event) => event.mail !== null || event.ignore !== null));
-        } catch (error) {
-          assert.ok(error instanceof DomainError, String(error));
-        }
-        continue;
-      }
+    const outcomes = ['{"a":', 'null', '[]', ''].map((body) => {
+      const request = signed(fixture, { ...fixture.message({}), body });
       try {
-        const received = outcome();
-        assert.equal(received.result, 'forged', `accepted ${JSON.stringify(body)}`);
+        const received = take(fixture, request);
+        return received.result === 'forged' ? received.reason : received.result;
       } catch (error) {
         assert.ok(error instanceof DomainError, String(error));
-        assert.ok(['invalid_json', 'invalid_request'].includes(error.code), error.code);
+        return error.code;
       }
-    }
+    });
+    assert.deepEqual(outcomes, whenBroken[title] ?? badJson);
   });
 
   if (fixture.inLatin1) {
@@ -210,14 +218,12 @@ for (const fixture of fixtures) {
     });
   }
 
-  if (!title.includes('Resend')) {
-    test(`${title}: a message without text starts nothing`, async () => {
-      const event = await read(fixture, fixture.message({ text: '' }));
-      // A command says its own name, and a comment that says nothing names nobody.
-      if (fixture.kind === 'discord') assert.equal(event.text, '/ask');
-      else assert.ok(event.ignore === 'empty' || event.ignore === 'not_addressed', String(event.ignore));
-    });
-  }
+  test(`${title}: a message without text starts nothing`, async () => {
+    const event = await read(fixture, fixture.message({ text: '' }));
+    // A command says its own name, and a comment that says nothing names nobody.
+    if (fixture.kind === 'discord') assert.equal(event.text, '/ask');
+    else assert.ok(event.ignore === 'empty' || event.ignore === 'not_addressed', String(event.ignore));
+  });
 
   for (const [reason, unsigned] of Object.entries(fixture.ignored)) {
     test(`${title}: what is ${reason.replaceAll('_', ' ')} is kept and not answered`, async () => {

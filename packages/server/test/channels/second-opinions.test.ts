@@ -14,10 +14,20 @@ import { signAws } from '../../src/channels/mail/aws-signature.ts';
 import { signStandard } from '../../src/channels/standard-webhooks.ts';
 import type { InboundRequest } from '../../src/domain/ports/channel.ts';
 import { discordFixture, discordPublicKey, twilioFixture, whatsappFixture } from './fixtures/chat.ts';
-import { genericFixture, githubFixture, linearFixture, standardSecret } from './fixtures/code.ts';
+import {
+  genericFixture,
+  genericHmacFixture,
+  githubFixture,
+  gitlabSignedFixture,
+  linearFixture,
+  standardSecret,
+} from './fixtures/code.ts';
 import { hookUrl, nowMs, setupOf, signed, type Fixture } from './fixtures/fixture.ts';
 import {
   certificateUrl,
+  mailgunFixture,
+  mimeFixture,
+  resendFixture,
   sendgridFixture,
   sendgridPublicKey,
   sesFixture,
@@ -198,6 +208,133 @@ test('jose signs tokens that we take, and refuses what we refuse', async () => {
     privateKey.export({ type: 'pkcs8', format: 'pem' }) as string,
   );
   assert.equal((await jwtVerify(own, publicKey, { issuer: 'me' })).payload.iss, 'me');
+});
+
+test("the published example of Svix and Standard Webhooks is genuine for Resend, GitLab's signing tokens, raw mail and generic channels", () => {
+  // docs.svix.com, "Verifying webhooks manually", and the tests of the reference libraries of Standard Webhooks.
+  const body = '{"test": 2432232314}';
+  const atMs = 1_614_265_330_000;
+  const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
+  const values = {
+    id: 'msg_p5jXN8AQM9LWM0D4loKWxJek',
+    timestamp: '1614265330',
+    signature: 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=',
+  };
+  for (const [fixture, credential, prefix] of [
+    [resendFixture, 'webhookSecret', 'svix'],
+    [gitlabSignedFixture, 'webhookSecret', 'webhook'],
+    [mimeFixture, 'webhookSecret', 'webhook'],
+    [genericFixture, 'secret', 'webhook'],
+  ] as const) {
+    const headers = new Map(Object.entries(values).map(([name, value]) => [`${prefix}-${name}`, value]));
+    const request = { method: 'POST', url: hookUrl, headers, body: Buffer.from(body) };
+    const over = (given: string) => ({ credentials: { ...fixture.credentials, [credential]: given } });
+    assert.equal(verdict(fixture, request, atMs, over(secret)), 'genuine', fixture.title);
+    const changed = { ...request, body: Buffer.from(body.replace('14}', '15}')) };
+    assert.equal(verdict(fixture, changed, atMs, over(secret)), 'forged', fixture.title);
+    const renamed = { ...request, headers: new Map(headers).set(`${prefix}-id`, 'msg_2') };
+    assert.equal(verdict(fixture, renamed, atMs, over(secret)), 'forged', fixture.title);
+    assert.equal(verdict(fixture, request, atMs, over(standardSecret)), 'forged', fixture.title);
+    assert.equal(verdict(fixture, request, atMs + 301_000, over(secret)), 'forged', fixture.title);
+  }
+});
+
+test('the standardwebhooks package signs what Resend, GitLab with a signing token and senders of raw mail would, and takes what the fixtures sign', () => {
+  const at = new Date();
+  const other = new Webhook(standardSecret);
+  for (const [fixture, prefix] of [
+    [resendFixture, 'svix'],
+    [gitlabSignedFixture, 'webhook'],
+    [mimeFixture, 'webhook'],
+  ] as const) {
+    const unsigned = fixture.message({});
+    const body = String(unsigned.body);
+    const ours = signed(fixture, unsigned, at.getTime());
+    const header = (name: string) => ours.headers.get(`${prefix}-${name}`)!;
+    const asStandard = Object.fromEntries(
+      ['id', 'timestamp', 'signature'].map((name) => [`webhook-${name}`, header(name)]),
+    );
+    other.verify(body, asStandard, { jsonParse: false });
+    assert.throws(() => other.verify(`${body} `, asStandard, { jsonParse: false }), fixture.title);
+    const theirs = new Map(ours.headers).set(`${prefix}-signature`, other.sign(header('id'), at, body));
+    assert.equal(verdict(fixture, { ...ours, headers: theirs }, at.getTime()), 'genuine', fixture.title);
+    const wrong = new Map(ours.headers).set(`${prefix}-signature`, other.sign(header('id'), at, `${body} `));
+    assert.equal(verdict(fixture, { ...ours, headers: wrong }, at.getTime()), 'forged', fixture.title);
+  }
+});
+
+test("octokit's HMAC signs Mailgun's timestamp and token as we expect it, and a timed generic body", async () => {
+  // documentation.mailgun.com, "Securing webhooks": HMAC-SHA256 in hex, by the signing key, over timestamp and token.
+  const [timestamp, token] = [String(nowMs / 1000), 'a8ce0edb2dd8301dee6c2405235584e45aa91d1e9f979f3de0'];
+  const hmacOf = async (secret: string, text: string) =>
+    (await octokitSign(secret, text)).replace('sha256=', '');
+  const mail = async (over: Record<string, string>) => {
+    const form = new URLSearchParams(String(mailgunFixture.message({}).body));
+    const signature = await hmacOf('mailgun-key-1', timestamp + token);
+    for (const [name, value] of Object.entries({ timestamp, token, signature, ...over }))
+      form.set(name, value);
+    const headers = new Map([['content-type', mailgunFixture.contentType]]);
+    return { method: 'POST', url: hookUrl, headers, body: Buffer.from(form.toString()) };
+  };
+  assert.equal(verdict(mailgunFixture, await mail({})), 'genuine');
+  assert.equal(verdict(mailgunFixture, await mail({ token: `${token}0` })), 'forged');
+  const stranger = await hmacOf('another-key', timestamp + token);
+  assert.equal(verdict(mailgunFixture, await mail({ signature: stranger })), 'forged');
+
+  const body = String(genericHmacFixture.message({ text: 'Grüße 🎉' }).body);
+  const settings = {
+    ...genericHmacFixture.settings,
+    algorithm: 'sha256',
+    encoding: 'hex',
+    signaturePrefix: '',
+  };
+  const hook = async (signedText: string) => ({
+    method: 'POST',
+    url: hookUrl,
+    headers: new Map([
+      ['content-type', 'application/json'],
+      ['x-shop-time', timestamp],
+      ['x-shop-signature', await hmacOf('shop-secret-1', signedText)],
+    ]),
+    body: Buffer.from(body),
+  });
+  assert.equal(
+    verdict(genericHmacFixture, await hook(`${timestamp}.${body}`), nowMs, { settings }),
+    'genuine',
+  );
+  // The time is not covered.
+  assert.equal(verdict(genericHmacFixture, await hook(body), nowMs, { settings }), 'forged');
+});
+
+test('the published HMACs of RFC 2202 and RFC 4231 are genuine for generic channels of each algorithm and encoding', () => {
+  // Test case 2 of both.
+  const known = {
+    sha1: 'effcdf6ae5eb2fa2d27416d5f184df9c259a7c79',
+    sha256: '5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843',
+    sha512:
+      '164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea2505549758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737',
+  };
+  for (const [algorithm, hex] of Object.entries(known)) {
+    for (const encoding of ['hex', 'base64'] as const) {
+      const settings = {
+        scheme: 'hmac',
+        signatureHeader: 'X-Mac',
+        signaturePrefix: 'mac=',
+        algorithm,
+        encoding,
+      };
+      const over = { settings, credentials: { secret: 'Jefe' } };
+      const request = (body: string) => ({
+        method: 'POST',
+        url: hookUrl,
+        headers: new Map([['x-mac', `mac=${Buffer.from(hex, 'hex').toString(encoding)}`]]),
+        body: Buffer.from(body),
+      });
+      const right = request('what do ya want for nothing?');
+      assert.equal(verdict(genericHmacFixture, right, nowMs, over), 'genuine', `${algorithm} ${encoding}`);
+      assert.equal(verdict(genericHmacFixture, request('what do ya want?'), nowMs, over), 'forged');
+    }
+  }
 });
 
 test("a request to Amazon is signed as in Amazon's own example", () => {

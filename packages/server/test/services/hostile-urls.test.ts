@@ -178,6 +178,39 @@ test('a name is resolved once, and what it leads to later is not dialled', async
   assert.equal(connections(), 0);
 });
 
+test('answers, attachments, access tokens and notices go to the address that was checked, though the name leads elsewhere by then', async (t) => {
+  const { createServer: createHttp } = await import('node:http');
+  const reached: string[] = [];
+  const server = createHttp((request, response) => {
+    reached.push(`${request.headers.host?.split(':')[0]} at ${request.socket.localAddress}`);
+    response.end('{"access_token":"t"}');
+  });
+  // On both of the addresses.
+  server.listen(0, '0.0.0.0');
+  await once(server, 'listening');
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  const names = ['rebind.example.com', 'token.example.com', 'notice.example.com'];
+  const rebinding = Object.fromEntries(names.map((name) => [name, [['127.0.0.2'], ['127.0.0.1']]]));
+  const guard = createUrlGuard(['127.0.0.2/32'], resolver(rebinding));
+  const [answers, tokens, notices] = names.map((name) => `http://${name}:${port}/`);
+  const caller = createGuardedCaller(guard);
+  const grant = { cacheKey: 'key', call: call(tokens!), tokenField: 'access_token' };
+  assert.equal((await caller.call({ ...call(answers!), token: grant })).status, 200);
+  const signal = AbortSignal.timeout(30_000);
+  const target = await createPushTargets(guard).resolve(notices!);
+  assert.equal((await postTo(target, { headers: {}, body: '', timeoutMs: 30_000, signal })).status, 200);
+  const expected = ['token', 'rebind', 'notice'].map((name) => `${name}.example.com at 127.0.0.2`);
+  assert.deepEqual(reached, expected);
+  // By now they lead where nobody may go.
+  for (const url of [answers!, tokens!]) await assert.rejects(caller.call(call(url)), UrlRefused);
+  await assert.rejects(createPushTargets(guard).resolve(notices!), isRefusal);
+  assert.deepEqual(reached, expected);
+});
+
 test('a redirect is an answer, and nobody follows it', async (t) => {
   const { port, connections } = await trap(t);
   const { createServer: createHttp } = await import('node:http');
