@@ -231,7 +231,7 @@ export interface ChannelUpdate {
   name?: string;
   /** By name; null takes one back to its default. */
   settings?: Record<string, unknown>;
-  /** By name, write-only; null takes one away. */
+  /** By name, write-only; null takes one away. Those that the change would send to another place than before (another origin of apiBaseUrl, another mail service) have to be given again. */
   credentials?: Record<string, unknown>;
   /** In place of the provider's own API: private clouds, self-hosted servers, tests. Null: the provider's. */
   apiBaseUrl?: string | null;

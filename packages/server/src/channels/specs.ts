@@ -1,4 +1,10 @@
-import type { ChannelSetup, CredentialSpec, SettingSpec, SettingValue } from '../domain/ports/channel.ts';
+import type {
+  ChannelKind,
+  ChannelSetup,
+  CredentialSpec,
+  SettingSpec,
+  SettingValue,
+} from '../domain/ports/channel.ts';
 
 export const required = (name: string, description: string): CredentialSpec => ({
   name,
@@ -52,6 +58,14 @@ export function isOn(settings: Settings, name: string): boolean {
 export function allows(settings: Settings, name: string, value: string | null): boolean {
   const list = listOf(settings, name);
   return list.length === 0 || (value !== null && list.includes(value));
+}
+
+/** Of a kind whose credentials of these names go to the provider's API, and whose others only check what comes in. */
+export function sentToApi(...names: string[]): ChannelKind['sentTo'] {
+  return (credential, { apiBaseUrl }) => {
+    if (!names.includes(credential)) return null;
+    return apiBaseUrl === null ? "the provider's own API" : new URL(apiBaseUrl).origin;
+  };
 }
 
 /** The provider's API: where the channel says, else where the provider says. */

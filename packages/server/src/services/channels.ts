@@ -182,6 +182,8 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
         requireCredentials(kind, merged);
         kind.check({ settings, credentials: merged });
         const apiBaseUrl = baseUrl === undefined ? before.apiBaseUrl : baseUrl;
+        const kept = Object.keys(credentials).filter((key) => !changed.has(key));
+        requireSamePlace(kind, kept, before, { settings, apiBaseUrl });
         if (settings['appId'] !== before.settings['appId']) await requireRoom(before.orgId, id, settings);
         await channels.update(id, { name: name ?? before.name, settings, apiBaseUrl });
         if (changed.size > 0) await deps.holdEncryptionKey();
@@ -252,6 +254,25 @@ function present(credentials: ReadonlyMap<string, string | null>): Record<string
 function requireCredentials(kind: ChannelKind, credentials: Record<string, string>): void {
   const missing = kind.credentials.find(({ name, required }) => required && !credentials[name]);
   if (missing) throw invalid(`credentials.${missing.name}`, `is needed. ${missing.description}`);
+}
+
+/** Whoever may change a channel must not read its credentials by having them sent to a server of their own. */
+function requireSamePlace(
+  kind: ChannelKind,
+  kept: string[],
+  before: Pick<ChannelSetup, 'settings' | 'apiBaseUrl'>,
+  after: Pick<ChannelSetup, 'settings' | 'apiBaseUrl'>,
+): void {
+  const moved = kept.filter((name) => {
+    const place = kind.sentTo(name, after);
+    return place !== null && place !== kind.sentTo(name, before);
+  });
+  const [first] = moved;
+  if (first === undefined) return;
+  throw invalid(
+    `credentials.${first}`,
+    `must be given again with this change, by which it would be sent to ${kind.sentTo(first, after)}: stored credentials go only where they were given for. Give in the same request: ${moved.map((name) => `credentials.${name}`).join(', ')}.`,
+  );
 }
 
 /** A signing secret, unless it was given or comes from the provider. */

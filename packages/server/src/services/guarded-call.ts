@@ -1,7 +1,7 @@
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { LookupFunction } from 'node:net';
-import type { HttpCall, HttpReply } from '../domain/ports/channel.ts';
+import type { HttpCall, HttpReply, TokenGrant } from '../domain/ports/channel.ts';
 import { UrlRefused, type UrlGuard } from '../domain/url-guard.ts';
 
 export interface CallLimits {
@@ -23,18 +23,22 @@ const usual: CallLimits = { timeoutMs: 15_000, maxBytes: 4 * 1024 * 1024 };
 const tokenMs = 8 * 60_000;
 const maxTokens = 10_000;
 
+/** A token from one address is never sent for a grant of another one: the channel may have got another API since. */
+const keyOf = (grant: TokenGrant): string => `${grant.cacheKey} ${grant.call.url}`;
+
 export function createGuardedCaller(guard: UrlGuard, now: () => number = Date.now): GuardedCaller {
   const tokens = new Map<string, { token: string; untilMs: number }>();
 
-  async function tokenOf(grant: NonNullable<HttpCall['token']>, limits: CallLimits): Promise<string> {
-    const kept = tokens.get(grant.cacheKey);
+  async function tokenOf(grant: TokenGrant, limits: CallLimits): Promise<string> {
+    const key = keyOf(grant);
+    const kept = tokens.get(key);
     if (kept && kept.untilMs > now()) return kept.token;
     const reply = await send(grant.call, limits);
     const value = reply.status < 300 ? (JSON.parse(reply.body.toString()) as Record<string, unknown>) : {};
     const token = value[grant.tokenField];
     if (typeof token !== 'string') throw new Error(`No access token was given (status ${reply.status}).`);
     if (tokens.size >= maxTokens) tokens.delete(tokens.keys().next().value!);
-    tokens.set(grant.cacheKey, { token, untilMs: now() + tokenMs });
+    tokens.set(key, { token, untilMs: now() + tokenMs });
     return token;
   }
 
@@ -51,7 +55,7 @@ export function createGuardedCaller(guard: UrlGuard, now: () => number = Date.no
     async call(call, limits = {}) {
       const reply = await send(call, { ...usual, ...limits });
       // A token may be withdrawn before its time.
-      if (reply.status === 401 && call.token) tokens.delete(call.token.cacheKey);
+      if (reply.status === 401 && call.token) tokens.delete(keyOf(call.token));
       return reply;
     },
   };

@@ -6,7 +6,7 @@ import { getCall, jsonCall, readStatus, segment } from '../call.ts';
 import { event, jsonAnswer, withoutEmpty } from '../event.ts';
 import { forged, genuine, readSeconds, staleness } from '../signing.ts';
 import { splitText } from '../split.ts';
-import { allows, apiOf, leadsTo, required, setting } from '../specs.ts';
+import { allows, apiOf, leadsTo, required, sentToApi, setting } from '../specs.ts';
 
 const contentChars = 2_000;
 const fileHosts = ['cdn.discordapp.com', 'media.discordapp.net'];
@@ -29,6 +29,7 @@ export const discord: ChannelKind = {
     setting('channels', 'texts', 'Ids of Discord channels to take interactions from; none given: all.'),
   ],
   signing: () => ({ credential: 'publicKey', made: 'given' }),
+  sentTo: sentToApi(),
   check({ credentials }) {
     if (!/^[0-9a-f]{64}$/i.test(credentials['publicKey'] ?? '')) {
       throw invalid('credentials.publicKey', 'must be 64 hexadecimal digits.');

@@ -19,7 +19,7 @@ import { claimsHold, isSignedBy, keyOfSet, signToken, type Token } from '../jwt.
 import { parsedDocument } from '../documents.ts';
 import { sha256, forged, genuine } from '../signing.ts';
 import { splitText } from '../split.ts';
-import { allows, apiOf, required, setting, textOf } from '../specs.ts';
+import { allows, apiOf, required, sentToApi, setting, textOf } from '../specs.ts';
 
 const chatAccount = 'chat@system.gserviceaccount.com';
 const googleKeys = 'https://www.googleapis.com/oauth2/v3/certs';
@@ -50,6 +50,7 @@ export const googleChat: ChannelKind = {
     setting('spaces', 'texts', 'Names of spaces to take messages from, as spaces/AAAA; none given: all.'),
   ],
   signing: () => ({ credential: 'serviceAccount', made: 'given' }),
+  sentTo: sentToApi('serviceAccount'),
   check({ credentials }) {
     if (readAccount(credentials['serviceAccount'] ?? '') === null) {
       throw invalid(

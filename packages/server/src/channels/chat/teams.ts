@@ -16,7 +16,7 @@ import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
 import { claimsHold, isSignedBy, keyOfSet } from '../jwt.ts';
 import { forged, genuine } from '../signing.ts';
 import { splitText } from '../split.ts';
-import { allows, leadsTo, required, requiredSetting, setting, textOf } from '../specs.ts';
+import { allows, leadsTo, required, requiredSetting, sentToApi, setting, textOf } from '../specs.ts';
 import { parsedDocument } from '../documents.ts';
 
 /** learn.microsoft.com, "Authenticate requests from the Bot Connector service". */
@@ -45,6 +45,7 @@ export const teams: ChannelKind = {
     setting('tenants', 'texts', 'Ids of tenants to take messages from; none given: all that have the bot.'),
   ],
   signing: () => ({ credential: 'appPassword', made: 'given' }),
+  sentTo: sentToApi('appPassword'),
   check() {},
   verify: verifyTeams,
   parse(request, setup) {
@@ -159,7 +160,9 @@ function withoutMention(body: Json): string {
 
 function replySteps(answer: Answer, setup: ChannelSetup): ReplyStep[] {
   const { serviceUrl, conversation, activityId } = answer.replyTo;
-  const url = `${String(serviceUrl)}/v3/conversations/${segment(String(conversation))}/activities/${segment(String(activityId))}`;
+  // What was trusted when it came in need not be any more: the API of the channel may be another one since.
+  if (typeof serviceUrl !== 'string' || !leadsTo(serviceUrl, serviceHosts, setup)) return [];
+  const url = `${serviceUrl}/v3/conversations/${segment(String(conversation))}/activities/${segment(String(activityId))}`;
   return splitText(answer.text, textChars).map((text, index) => ({
     call: jsonCall(
       'POST',

@@ -14,7 +14,7 @@ import { getCall, jsonCall, readJson, readStatus, segment } from '../call.ts';
 import { emptyAnswer, event, withoutEmpty } from '../event.ts';
 import { forged, genuine, sameText, secretsOf } from '../signing.ts';
 import { splitText } from '../split.ts';
-import { allowBots, allows, apiOf, isOn, required, setting, textOf } from '../specs.ts';
+import { allowBots, allows, apiOf, isOn, required, sentToApi, setting, textOf } from '../specs.ts';
 
 /** core.telegram.org/bots/api, "sendMessage". */
 const textChars = 4_096;
@@ -37,6 +37,7 @@ export const telegram: ChannelKind = {
     allowBots,
   ],
   signing: () => ({ credential: 'webhookSecret', made: 'token' }),
+  sentTo: sentToApi('botToken'),
   check() {},
   verify(request, setup) {
     const given = request.headers.get('x-telegram-bot-api-secret-token');

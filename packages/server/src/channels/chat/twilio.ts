@@ -13,7 +13,7 @@ import { basic, formCall, getCall, readJson, readStatus, segment } from '../call
 import { event, textAnswer, withoutEmpty } from '../event.ts';
 import { forged, genuine, hmac, sameBytes, secretsOf, sha256 } from '../signing.ts';
 import { splitText } from '../split.ts';
-import { allows, apiOf, leadsTo, required, setting } from '../specs.ts';
+import { allows, apiOf, leadsTo, required, sentToApi, setting } from '../specs.ts';
 
 const smsChars = 1_600;
 
@@ -41,6 +41,7 @@ export const twilio: ChannelKind = {
     ),
   ],
   signing: () => ({ credential: 'authToken', made: 'given' }),
+  sentTo: sentToApi('accountSid', 'authToken'),
   check() {},
   verify(request, setup) {
     const signature = request.headers.get('x-twilio-signature');

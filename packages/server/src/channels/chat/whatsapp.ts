@@ -15,7 +15,7 @@ import { bearer, getCall, jsonCall, readJson, readStatus, segment } from '../cal
 import { emptyAnswer, event, plainName, textAnswer, withoutEmpty } from '../event.ts';
 import { forged, genuine, sameText, secretsOf, signedInHex } from '../signing.ts';
 import { splitText } from '../split.ts';
-import { allows, apiOf, leadsTo, required, requiredSetting, setting } from '../specs.ts';
+import { allows, apiOf, leadsTo, required, requiredSetting, sentToApi, setting } from '../specs.ts';
 
 const bodyChars = 4_096;
 const mediaHosts = ['lookaside.fbsbx.com', '.fbsbx.com', '.whatsapp.net', 'graph.facebook.com'];
@@ -39,6 +39,7 @@ export const whatsapp: ChannelKind = {
     setting('allowedSenders', 'texts', 'Numbers to take messages from, digits only; none given: all.'),
   ],
   signing: () => ({ credential: 'appSecret', made: 'given' }),
+  sentTo: sentToApi('accessToken'),
   check() {},
   verify(request, setup) {
     if (request.method === 'GET') return verifyHandshake(request, setup);

@@ -4,7 +4,7 @@ import { readJsonOrPayload } from '../body.ts';
 import { readStatus } from '../call.ts';
 import { emptyAnswer } from '../event.ts';
 import { forged, genuine, secretsOf, signedInHex } from '../signing.ts';
-import { allowBots, optional, required, setting, textOf } from '../specs.ts';
+import { allowBots, optional, required, sentToApi, setting, textOf } from '../specs.ts';
 import { readGithubEvent } from './github-event.ts';
 import { githubReply } from './github-reply.ts';
 
@@ -34,6 +34,7 @@ export const github: ChannelKind = {
     allowBots,
   ],
   signing: () => ({ credential: 'webhookSecret', made: 'token' }),
+  sentTo: sentToApi('token', 'appPrivateKey'),
   check({ settings, credentials }) {
     if (credentials['appPrivateKey'] && textOf(settings, 'appId') === null) {
       throw invalid('settings.appId', 'is needed with appPrivateKey.');

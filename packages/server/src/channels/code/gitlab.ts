@@ -13,7 +13,7 @@ import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
 import { forged, genuine, sameText, secretsOf, sha256 } from '../signing.ts';
 import { splitText } from '../split.ts';
 import { standardHeaders, verifyStandard } from '../standard-webhooks.ts';
-import { allows, apiOf, optional, required, setting, textOf } from '../specs.ts';
+import { allows, apiOf, optional, required, sentToApi, setting, textOf } from '../specs.ts';
 import { hiddenMark, names } from './mention.ts';
 
 const noteChars = 900_000;
@@ -41,6 +41,7 @@ export const gitlab: ChannelKind = {
     setting('projects', 'texts', 'Projects to take events from, as group/name; none given: all.'),
   ],
   signing: () => ({ credential: 'webhookSecret', made: 'token' }),
+  sentTo: sentToApi('token'),
   check() {},
   verify(request, setup, nowMs) {
     const secrets = secretsOf(setup.credentials['webhookSecret'], setup.previousSecret);

@@ -15,7 +15,7 @@ import { jsonCall, readJson, readStatus } from '../call.ts';
 import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
 import { forged, genuine, secretsOf, sha256, signedInHex, staleness } from '../signing.ts';
 import { splitText } from '../split.ts';
-import { allows, apiOf, optional, required, setting, textOf } from '../specs.ts';
+import { allows, apiOf, optional, required, sentToApi, setting, textOf } from '../specs.ts';
 import { names } from './mention.ts';
 
 const bodyChars = 60_000;
@@ -42,6 +42,7 @@ export const linear: ChannelKind = {
     ),
   ],
   signing: () => ({ credential: 'signingSecret', made: 'given' }),
+  sentTo: sentToApi('apiKey'),
   check() {},
   verify(request, setup, nowMs) {
     const signature = request.headers.get('linear-signature');

@@ -79,6 +79,12 @@ export const generic: ChannelKind = {
     credential: 'secret',
     made: schemeOf(settings) === 'standard' ? 'whsec' : 'token',
   }),
+  // A signature shows nothing of the secret; with the scheme "token" the answer bears the secret itself.
+  sentTo(credential, { settings }) {
+    const replyUrl = textOf(settings, 'replyUrl');
+    if (credential !== 'secret' || replyUrl === null || schemeOf(settings) !== 'token') return null;
+    return URL.canParse(replyUrl) ? new URL(replyUrl).origin : replyUrl;
+  },
   check,
   verify(request, setup, nowMs) {
     const secrets = secretsOf(setup.credentials['secret'], setup.previousSecret);

@@ -30,6 +30,12 @@ const senders: Record<string, MailSender> = {
   ses: sesSender,
 };
 
+/** With which credentials a provider is asked for mail that it only announced. */
+const fetches: Record<string, readonly string[]> = {
+  resend: resendSender.needs,
+  ses: sesSender.needs,
+};
+
 /** Mail to an address, over whichever service takes it in. Its text is read after the answer (`completeMail`). */
 export const email: ChannelKind = {
   name: 'email',
@@ -75,6 +81,7 @@ export const email: ChannelKind = {
     const isGiven = provider === 'resend' || provider === 'mailgun';
     return { credential: 'webhookSecret', made: isGiven ? 'given' : provider === 'mime' ? 'whsec' : 'token' };
   },
+  sentTo,
   check,
   verify: (request, setup, nowMs, documents) => receiverOf(setup).verify(request, setup, nowMs, documents),
   parse: (request, setup) => receiverOf(setup).parse(request, setup),
@@ -100,6 +107,21 @@ function senderOf(setup: Pick<ChannelSetup, 'settings'>): MailSender | null {
   return senders[textOf(setup.settings, 'sender') ?? textOf(setup.settings, 'provider') ?? ''] ?? null;
 }
 
+/** To the service that sends answers, and to the one that is asked for mail which it only announced. */
+function sentTo(
+  credential: string,
+  { settings, apiBaseUrl }: Pick<ChannelSetup, 'settings' | 'apiBaseUrl'>,
+): string | null {
+  const provider = textOf(settings, 'provider') ?? '';
+  const sender = textOf(settings, 'sender') ?? provider;
+  const names = [
+    ...(senders[sender]?.needs.includes(credential) ? [sender] : []),
+    ...(fetches[provider]?.includes(credential) && provider !== sender ? [provider] : []),
+  ];
+  if (names.length === 0) return null;
+  return apiBaseUrl === null ? names.sort().join(' and ') : new URL(apiBaseUrl).origin;
+}
+
 function check({ settings, credentials }: Pick<ChannelSetup, 'settings' | 'credentials'>): void {
   const receiver = receiverOf({ settings });
   if (bareAddress(textOf(settings, 'address') ?? '') === '') {
@@ -107,6 +129,10 @@ function check({ settings, credentials }: Pick<ChannelSetup, 'settings' | 'crede
   }
   if (textOf(settings, 'provider') === 'smtp' && !isBare(textOf(settings, 'address')!)) {
     throw invalid('settings.address', 'must be a bare address without a plus, as agent@example.com.');
+  }
+  // It becomes part of a host name.
+  if (!/^[a-z0-9-]{1,40}$/.test(textOf(settings, 'region') ?? 'us-east-1')) {
+    throw invalid('settings.region', 'must be the name of an AWS region, as eu-west-1.');
   }
   const from = textOf(settings, 'from');
   if (from !== null && (bareAddress(from) === '' || /[\r\n]/.test(from))) {

@@ -7,7 +7,7 @@ import type {
 } from '../../domain/ports/channel.ts';
 import { isJsonType, mediaType, needText, parseJson, readFormBody, readJsonBody, textAt } from '../body.ts';
 import { emptyAnswer, event, textAnswer } from '../event.ts';
-import { allowBots, required, setting } from '../specs.ts';
+import { allowBots, required, sentToApi, setting } from '../specs.ts';
 import { readAction, readCommand } from './interaction.ts';
 import { readEvent } from './message.ts';
 import { answerStream, readReply, replySteps } from './reply.ts';
@@ -55,6 +55,7 @@ export const slack: ChannelKind = {
     ),
   ],
   signing: () => ({ credential: 'signingSecret', made: 'given' }),
+  sentTo: sentToApi('botToken'),
   check() {},
   verify: (request, setup, nowMs) => verifySlack(request, setup, nowMs),
   parse,

@@ -235,6 +235,11 @@ export interface ChannelKind {
   signing(
     settings: ChannelSetup['settings'],
   ): { credential: string; made: 'whsec' | 'token' | 'given' } | null;
+  /**
+   * Where a credential is sent, or what proves that one holds it: a text that is another one for another place. Null: it
+   * leaves the service for nowhere. What is stored goes to no other place than the one that it was given for.
+   */
+  sentTo(credential: string, setup: Pick<ChannelSetup, 'settings' | 'apiBaseUrl'>): string | null;
   /** Combinations that the lists above cannot say; throws `invalid_request`. */
   check(setup: Pick<ChannelSetup, 'settings' | 'credentials'>): void;
   verify(request: InboundRequest, setup: ChannelSetup, nowMs: number, documents: Documents): Verdict;

@@ -58,7 +58,15 @@ const changes = {
   apiBaseUrl: apiBaseUrl.optional(),
 };
 export const ChannelCreate = model('ChannelCreate', z.strictObject({ kind, ...changes }));
-export const ChannelUpdate = model('ChannelUpdate', z.strictObject(changes));
+export const ChannelUpdate = model(
+  'ChannelUpdate',
+  z.strictObject({
+    ...changes,
+    credentials: values(
+      'By name, write-only; null takes one away. Those that the change would send to another place than before (another origin of apiBaseUrl, another mail service) have to be given again.',
+    ),
+  }),
+);
 export const ChannelRotateSend = model(
   'ChannelRotateSend',
   z.strictObject({
