@@ -125,6 +125,7 @@ export async function compose(
   const budgetGuard = createBudgetGuard({ db, doorbell, nodeId, log });
   // The runtime counts what the gateway reports, and the gateway must be there before the runtime: bound below.
   const hooks: ModelGatewayHooks = {
+    onCall: (caller, sessionId) => runtime.hooks.onCall(caller, sessionId),
     onUsage: (caller, usage) => runtime.hooks.onUsage(caller, usage),
     reserve: budgetGuard.reserve,
   };

@@ -35,7 +35,8 @@ const assumedOutputTokens = 4096;
  * with an error or was not reached. Throws WireError when nothing was answered yet.
  */
 export async function meteredCall(options: MeterOptions, exchange: Exchange): Promise<void> {
-  const { caller, call, route, response } = exchange;
+  const { caller, call, route, request, response } = exchange;
+  options.hooks.onCall(caller, sessionOf(request));
   if (route.purpose === 'count') {
     await passThrough(options, exchange);
     return;

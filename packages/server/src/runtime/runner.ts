@@ -39,6 +39,7 @@ export interface RunnerDependencies {
 const STOP_GRACE_MS = 5_000;
 const RETRY_DELAY_MS = 200;
 const REFUSAL_CHARS = 4_000;
+const NOT_BEGUN = 'The harness ended before it had begun with the message.';
 
 /** Executes one attempt of a run, from its sandbox to its end. Never rejects; every way out settles or gives up. */
 export function runTurn(deps: RunnerDependencies, turn: Turn): Promise<void> {
@@ -153,11 +154,22 @@ function callbacks(turn: Turn, ended: Promise<void>) {
     runId,
     attempt,
     conversationId,
-    onUpdate: (update: HarnessUpdate) => turn.log.take(update),
-    onTold: (position: number) => turn.log.told(position),
-    onQuestion: (question: Question, recorded: () => void): Promise<Answer> =>
-      turn.questions!.ask(question, recorded),
-    onRecord: () => turn.recorded(),
+    onUpdate(update: HarnessUpdate): void {
+      turn.isBegun = true;
+      turn.log.take(update);
+    },
+    onTold(position: number): void {
+      turn.isBegun = true;
+      turn.log.told(position);
+    },
+    onQuestion(question: Question, recorded: () => void): Promise<Answer> {
+      turn.isBegun = true;
+      return turn.questions!.ask(question, recorded);
+    },
+    onRecord(): Promise<void> {
+      turn.isBegun = true;
+      return turn.recorded();
+    },
     onAcknowledge: () => turn.recorded(),
     ended,
     signal: turn.signal,
@@ -249,7 +261,9 @@ async function conclude(deps: RunnerDependencies, turn: Turn, hold: Hold, result
   }
   // A first process that ended has a code; without one it was ended from outside, together with all that was in it.
   const wasEnded = exit?.reason === 'killed' || exit?.code === null;
-  const reason = hold.kept.endedBy ?? (wasEnded ? 'The sandbox was ended.' : null);
+  // Else the harness itself is to blame, if it had the prompt: one that had ended before is no fault of this message.
+  const blameless = wasEnded ? 'The sandbox was ended.' : turn.isBegun ? null : NOT_BEGUN;
+  const reason = hold.kept.endedBy ?? blameless;
   if (reason === null) return turn.settle('failed', failure);
   await turn.giveUp({ reason, maxAttempts: deps.maxAttempts, error: failure, delayMs: RETRY_DELAY_MS });
 }

@@ -1,4 +1,5 @@
 import { DomainError } from '../domain/errors.ts';
+import { SandboxControlError } from '../domain/ports/sandbox-control.ts';
 import { within } from '../domain/time-limit.ts';
 import type { HostedSandbox, SandboxHost } from '../services/sandbox-host.ts';
 import type { KeptSandbox } from './kept-sandbox.ts';
@@ -19,6 +20,8 @@ const STOP_MS = 600_000;
 const LOOK_MS = 50;
 const REPLACED_GRACE_MS = 2_000;
 const ENDING_MS = 1_000;
+/** For the end of a sandbox whose channel has ended. */
+const SEEN_MS = 5_000;
 /** Holds a sandbox as a turn does; no conversation has this id. */
 const NOBODY = '00000000-0000-0000-0000-000000000000';
 
@@ -73,6 +76,21 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
     }
   }
 
+  /** In the sandbox given, or once more in the next one, when it had ended and only nobody had seen it yet. */
+  async function inLiving<T>(kept: KeptSandbox, work: (living: KeptSandbox) => Promise<T>): Promise<T> {
+    try {
+      await kept.use();
+      return await work(kept);
+    } catch (error) {
+      if (!(error instanceof SandboxControlError && error.isUntold)) throw error;
+      // Its channel ends before its processes do. One that lives on may have dialled again meanwhile.
+      await within(SEEN_MS, kept.gone, () => null).catch(() => null);
+      const next = await started(kept.agentId);
+      await next.use();
+      return work(next);
+    }
+  }
+
   async function stop(agentId: string): Promise<HostedSandbox> {
     const kept = keeper.ofAgent(agentId);
     const endMs = performance.now() + STOP_MS;
@@ -100,14 +118,8 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
     async control(agentId) {
       const kept = await started(agentId);
       return {
-        async exec(command) {
-          await kept.use();
-          return kept.link.control.exec(command);
-        },
-        async connect(target) {
-          await kept.use();
-          return kept.link.control.connect(target);
-        },
+        exec: (command) => inLiving(kept, ({ link }) => link.control.exec(command)),
+        connect: (target) => inLiving(kept, ({ link }) => link.control.connect(target)),
       };
     },
     quiesce: (agentId, how, work) =>

@@ -20,11 +20,15 @@ export class Turn {
   questions: Questions | null = null;
   stopReason: StopReason | null = null;
   isOver = false;
+  /** Its harness has shown that it has the prompt. Until then nothing can have been done that another attempt does again. */
+  isBegun: boolean;
 
   /** `restored`: of an attempt that an earlier process of the service began. */
   constructor(life: RunLife, claim: Claim, restored?: RestoredLog) {
     this.#life = life;
     this.claim = claim;
+    // What an earlier process has seen of it is not known.
+    this.isBegun = restored !== undefined;
     this.writer = life.open(claim);
     const { runId, messageId, conversationId, inputTokens, outputTokens, costMicros } = claim;
     this.#usage = { inputTokens, outputTokens, costMicros };

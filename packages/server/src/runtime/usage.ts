@@ -8,7 +8,7 @@ import type { Keeper } from './keeper.ts';
 import type { Turn } from './turn.ts';
 
 /** What the model gateway reports to the runtime; budgets are asked by others. */
-export type UsageHooks = Pick<ModelGatewayHooks, 'onUsage'>;
+export type UsageHooks = Pick<ModelGatewayHooks, 'onUsage' | 'onCall'>;
 
 /** Counts model calls for the run in whose turn they were made: in the ledger, in the run's sums, in its event log. */
 export function createUsageHooks(deps: {
@@ -21,10 +21,10 @@ export function createUsageHooks(deps: {
   const { life, keeper, turnOf, log } = deps;
 
   /** A harness that names no session is known by the only turn in its sandbox; else the call is the agent's alone. */
-  function turnFor(caller: ModelCaller, usage: ModelUsage): Turn | null {
+  function turnFor(caller: ModelCaller, sessionId: string | null): Turn | null {
     const kept = keeper.byId(caller.sandboxId);
     if (!kept) return null;
-    const named = usage.sessionId === null ? null : kept.connection.conversationOfSession(usage.sessionId);
+    const named = sessionId === null ? null : kept.connection.conversationOfSession(sessionId);
     if (named !== null) {
       // A session is the harness's word; it may name a conversation that is not its agent's.
       const turn = turnOf(named);
@@ -35,8 +35,18 @@ export function createUsageHooks(deps: {
   }
 
   return {
+    onCall(caller, sessionId) {
+      const turn = turnFor(caller, sessionId);
+      if (turn) turn.isBegun = true;
+      if (turn) return;
+      // Whose call it is nobody knows, and it may be of any.
+      for (const conversationId of keeper.byId(caller.sandboxId)?.turns ?? []) {
+        const any = turnOf(conversationId);
+        if (any) any.isBegun = true;
+      }
+    },
     onUsage(caller, usage) {
-      const turn = turnFor(caller, usage);
+      const turn = turnFor(caller, usage.sessionId);
       const rows = ledgerRows(caller, usage, turn);
       if (turn) return turn.addUsage(rows, eventsOf(turn.claim.runId, usage));
       life.recordLateUsage(rows).catch((error: unknown) => {

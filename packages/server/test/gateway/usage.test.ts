@@ -125,9 +125,11 @@ test('a client that leaves before the answer begins has used its prompt', async 
   const controller = new AbortController();
   const sent = gateway.send(paths['openai-chat'], {
     body: { model: 'm', stream: true, pad: 'x'.repeat(400) },
+    headers: { 'x-berth-session': 's1' },
     signal: controller.signal,
   });
   await until('request at the provider', () => provider.requests.length === 1);
+  deepEqual([gateway.calls, gateway.usages], [['s1'], []], 'that it was begun is known before what it used');
   controller.abort();
   await sent.catch(() => {});
   await until('usage', () => gateway.usages.length === 1);

@@ -306,6 +306,20 @@ test('a command gets no more output than was asked for, and answers for streams 
   assert.deepEqual(await running.exited, { code: null, signal: null });
 });
 
+test('a command whose channel ends may have begun, one after the end has not', async (t) => {
+  const { endpoint, dial } = await open(t);
+  const socket = dial();
+  socket.write(hello());
+  await once(socket, 'data');
+  const told = endpoint.commands.exec({ command: ['x'] });
+  const ended = assert.rejects(told, { code: 'gone', isUntold: false });
+  await once(socket, 'data');
+  socket.destroy();
+  await ended;
+  const late = endpoint.commands.exec({ command: ['x'] });
+  await assert.rejects(late, { code: 'gone', isUntold: true });
+});
+
 test('the log of a sandbox is bounded in lines and in what it takes a second', async (t) => {
   const { endpoint, dial } = await open(t);
   const socket = dial();

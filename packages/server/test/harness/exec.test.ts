@@ -166,7 +166,7 @@ test('a command ends when its output is let go of, and when the service leaves',
   assert.equal(openCommands(), 1);
   leave();
   assert.deepEqual(await second.exited, { code: null, signal: null });
-  await assert.rejects(control.exec({ command: ['true'] }), { code: 'gone' });
+  await assert.rejects(control.exec({ command: ['true'] }), { code: 'gone', isUntold: true });
 });
 
 test('there is an end to the number of commands at once, and room again when they have ended', async (t) => {

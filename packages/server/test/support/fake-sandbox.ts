@@ -35,6 +35,8 @@ export class FakeSandbox implements RunningSandbox {
     this.exited = new Promise((resolve) => (this.end = resolve));
   }
 
+  /** Thrown by commands and connections. */
+  channelError: Error | null = null;
   pids = 1;
   /** Whether it takes `stats` to count its processes. */
   isSlowToCount = false;
@@ -112,8 +114,9 @@ export function fakeDriver(): FakeDriver {
 
 /** Connects to fake sandboxes; a turn is what `script` makes of it, or the end of the sandbox. */
 export function fakeLinks(script: Script): OpenHarnessLink {
-  const connect = async (running: RunningSandbox) => {
+  const connect = async (running: RunningSandbox, onConnect: (sandbox: FakeSandbox) => void) => {
     const sandbox = running as FakeSandbox;
+    onConnect(sandbox);
     const connection: HarnessConnection = {
       async prompt(turn) {
         sandbox.sessions.set(`session of ${turn.conversationId}`, turn.conversationId);
@@ -133,12 +136,14 @@ export function fakeLinks(script: Script): OpenHarnessLink {
   return async () => {
     const open = new Set<PassThrough>();
     const commands = new Set<object>();
+    let sandbox: FakeSandbox | null = null;
     return {
-      connect,
+      connect: (running) => connect(running, (connected) => (sandbox = connected)),
       adopt: () => Promise.reject(new Error('There is nothing to take up.')),
       control: {
         /** One that runs until it is killed. */
         async exec() {
+          if (sandbox?.channelError) throw sandbox.channelError;
           const streams = { stdin: new PassThrough(), stdout: new PassThrough(), stderr: new PassThrough() };
           const { promise: exited, resolve } = Promise.withResolvers<SandboxProcessExit>();
           commands.add(streams);
@@ -149,6 +154,7 @@ export function fakeLinks(script: Script): OpenHarnessLink {
           return { ...streams, exited, resize: () => undefined, kill };
         },
         async connect() {
+          if (sandbox?.channelError) throw sandbox.channelError;
           const connection = new PassThrough();
           open.add(connection);
           connection.once('close', () => open.delete(connection));

@@ -41,6 +41,8 @@ export interface TestGateway {
   socketPath: string;
   caller: ModelCaller;
   usages: ModelUsage[];
+  /** The session of each call that was begun. */
+  calls: (string | null)[];
   /** One entry per call of `reserve`; `released` turns true when it is released, or named by a usage. */
   reservations: { estimateMicros: bigint; released: boolean }[];
   /** Everything that was logged, as text. */
@@ -61,9 +63,11 @@ export interface TestGatewayOptions {
 /** The gateway behind a Unix socket, as a sandbox meets it. */
 export async function startGateway(options: TestGatewayOptions): Promise<TestGateway> {
   const usages: ModelUsage[] = [];
+  const calls: TestGateway['calls'] = [];
   const reservations: TestGateway['reservations'] = [];
   const lines: string[] = [];
   const hooks: ModelGatewayHooks = {
+    onCall: (_caller, sessionId) => void calls.push(sessionId),
     onUsage: (_caller, usage) => {
       usages.push(usage);
       const reserved = reservations[Number(usage.reservationId)];
@@ -102,6 +106,7 @@ export async function startGateway(options: TestGatewayOptions): Promise<TestGat
     socketPath,
     caller,
     usages,
+    calls,
     reservations,
     logged: () => lines.join('\n'),
     send: (path, sendOptions = {}) => send(socketPath, path, sendOptions),

@@ -25,6 +25,8 @@ export interface ModelUsage {
 }
 
 export interface ModelGatewayHooks {
+  /** Called for each call that a model is to answer or to count, before anything is done for it; `sessionId` as in its usage. */
+  onCall(caller: ModelCaller, sessionId: string | null): void;
   /**
    * Called once per upstream call, when it ended or was aborted; not at all when nothing was used, because the provider
    * answered with an error or was not reached. There may be two entries of a meter, with different prices (cache writes).

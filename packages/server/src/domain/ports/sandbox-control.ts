@@ -47,9 +47,12 @@ export interface SandboxTarget {
 export class SandboxControlError extends Error {
   /** `not_found`: no such program. `limit`: too many at once. `failed`: everything else. `gone`: the sandbox ended. */
   readonly code: 'not_found' | 'limit' | 'failed' | 'gone';
+  /** With `gone`: nothing inside was told of it, so that it can be tried again. Else it may have begun. */
+  readonly isUntold: boolean;
 
-  constructor(code: SandboxControlError['code'], message: string) {
+  constructor(code: SandboxControlError['code'], message: string, isUntold = false) {
     super(message);
+    this.isUntold = isUntold;
     this.name = 'SandboxControlError';
     this.code = code;
   }

@@ -69,7 +69,7 @@ export class Commands implements SandboxControl {
     request: unknown,
     isOneStream: boolean,
   ): Command {
-    if (!this.#isReady) throw new SandboxControlError('gone', 'The sandbox has ended.');
+    if (!this.#isReady) throw new SandboxControlError('gone', 'The sandbox has ended.', true);
     const id = ++this.#lastId;
     const frame = jsonFrame(kind, id, request);
     if (frame.length > maxPayloadBytes) {
