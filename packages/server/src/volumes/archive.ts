@@ -1,21 +1,19 @@
 import { closeSync, fstatSync } from 'node:fs';
 import type { BigIntStats } from 'node:fs';
-import { setImmediate as breathe } from 'node:timers/promises';
 import type { VolumePath } from '../domain/ports/volume.ts';
 import { tarBlock, tarEnd, tarHeader } from '../domain/tar.ts';
 import { namesIn } from './names.ts';
 import { PIECE_BYTES, pieces, ShorterError } from './read.ts';
+import { turn } from './turns.ts';
 import { conflict, MAX_DEPTH, openEntry, openToRead, step, targetOf } from './walk.ts';
 
 /** So many files with several names are remembered; those beyond are written once for each name. */
 const LINKED_MAX = 100_000;
-const ENTRIES_A_SLICE = 200;
 const none: Buffer = Buffer.alloc(0);
 
 interface Walk {
   /** Path in the archive of each file with several names that was written, by its inode. */
   linked: Map<string, Buffer>;
-  seen: number;
 }
 
 /**
@@ -24,13 +22,13 @@ interface Walk {
  */
 export async function* tarOf(volumeDir: string, path: VolumePath): AsyncGenerator<Buffer> {
   const { fd, stats } = openEntry(volumeDir, path);
-  const walk: Walk = { linked: new Map(), seen: 0 };
+  const walk: Walk = { linked: new Map() };
   yield* joined(archiveOf(fd, stats, path, walk));
 }
 
 /** Both trees of a volume, as folders of their names. */
 export async function* tarOfVolume(volumeDir: string): AsyncGenerator<Buffer> {
-  const walk: Walk = { linked: new Map(), seen: 0 };
+  const walk: Walk = { linked: new Map() };
   yield* joined(treesOf(volumeDir, walk));
 }
 
@@ -67,9 +65,7 @@ async function* folder(fd: number, path: Buffer, depth: number, walk: Walk): Asy
   if (depth >= MAX_DEPTH)
     throw conflict(`Folders are nested deeper than ${MAX_DEPTH}; archive a part of them.`);
   for await (const name of namesIn(fd)) {
-    walk.seen += 1;
-    // Each look is synchronous and short; a million of them must not be one long one.
-    if (walk.seen % ENTRIES_A_SLICE === 0) await breathe();
+    await turn();
     let at: number;
     try {
       at = step(fd, name);

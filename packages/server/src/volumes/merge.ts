@@ -1,6 +1,7 @@
-import { closeSync, constants, openSync, renameSync, unlinkSync } from 'node:fs';
+import { closeSync, constants, lstatSync, openSync, renameSync, unlinkSync } from 'node:fs';
 import { conflict, inFolder, stepIntoFolder } from './walk.ts';
 import { namesIn } from './names.ts';
+import { turn } from './turns.ts';
 
 const O_PATH = 0o10000000;
 
@@ -20,6 +21,7 @@ export async function mergeFolder(fromFolder: string, toFd: number): Promise<voi
 
 async function walk(fromFd: number, toFd: number, isMoving: boolean): Promise<void> {
   for await (const name of namesIn(fromFd)) {
+    await turn();
     const from = folderIn(fromFd, name);
     const to = folderIn(toFd, name);
     try {
@@ -47,6 +49,8 @@ function move(fromFd: number, toFd: number, name: Buffer, isFolder: boolean): vo
 /** Null when there is none of this name, or it is no folder. */
 function folderIn(folderFd: number, name: Buffer): number | null {
   try {
+    // Most names are of no folder, and to be told so without an error takes a third of the time. The step decides.
+    if (!lstatSync(inFolder(folderFd, name), { throwIfNoEntry: false })?.isDirectory()) return null;
     return stepIntoFolder(folderFd, name);
   } catch {
     return null;

@@ -4,16 +4,42 @@ import { fdPath } from './walk.ts';
 /** So many names are kept in memory at once; a folder may have a million. */
 const SORTED_MAX = 50_000;
 
+/** So many are sorted in one go, which takes a few milliseconds. */
+const RUN_MAX = 2_000;
+
 /** The names in an open folder. Those of folders beyond a size come in sorted portions. */
 export async function* namesIn(folderFd: number): AsyncGenerator<Buffer> {
-  let portion: Buffer[] = [];
+  let runs: Buffer[][] = [];
+  let run: Buffer[] = [];
   for await (const name of unsorted(folderFd)) {
-    portion.push(name);
-    if (portion.length < SORTED_MAX) continue;
-    yield* portion.sort(Buffer.compare);
-    portion = [];
+    run.push(name);
+    if (run.length < RUN_MAX) continue;
+    runs.push(run.sort(Buffer.compare));
+    run = [];
+    if (runs.length * RUN_MAX < SORTED_MAX) continue;
+    yield* merged(runs);
+    runs = [];
   }
-  yield* portion.sort(Buffer.compare);
+  yield* merged([...runs, run.sort(Buffer.compare)]);
+}
+
+/** Sorts as it is taken, so that whoever pauses between names pauses the sorting. */
+function* merged(runs: Buffer[][]): Generator<Buffer> {
+  const heads = runs.filter((run) => run.length > 0).map((run) => ({ run, at: 0 }));
+  while (heads.length > 0) {
+    let least = 0;
+    let name = heads[0]!.run[heads[0]!.at]!;
+    for (let index = 1; index < heads.length; index += 1) {
+      const other = heads[index]!.run[heads[index]!.at]!;
+      if (Buffer.compare(other, name) >= 0) continue;
+      least = index;
+      name = other;
+    }
+    const head = heads[least]!;
+    head.at += 1;
+    if (head.at === head.run.length) heads.splice(least, 1);
+    yield name;
+  }
 }
 
 /** The first `limit` names after `after` in byte order, whatever the size of the folder, in little memory. */

@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import type { OpenVolumeFile, VolumeEntry, VolumePath } from '../domain/ports/volume.ts';
 import { smallestNames } from './names.ts';
+import { turn } from './turns.ts';
 import { conflict, entryOf, openEntry, openFolder, openToRead, step, targetOf } from './walk.ts';
 
 const read = promisify(readCallback);
@@ -91,6 +92,7 @@ export async function listFolder(
     if (!stats.isDirectory()) throw conflict('This is not a folder, so there is nothing to list.');
     const entries: VolumeEntry[] = [];
     for (const name of await smallestNames(fd, page.after, page.limit)) {
+      await turn();
       const entry = look(fd, name);
       if (entry) entries.push(entry);
     }
