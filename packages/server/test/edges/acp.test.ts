@@ -230,3 +230,47 @@ test('Each request over a WebSocket counts against the rate limit of its key, an
   assert.ok(error.data.retryAfterSeconds > 0);
   assert.equal((await ask('session/list', {})).error?.code, -32013);
 });
+
+test('A session id that is too long is told for its message alone, and the WebSocket goes on.', async (t) => {
+  const world = await edgeWorld();
+  t.after(() => world.close());
+  const { port } = new URL(await world.listen());
+  const socket = new HostSocket(`ws://${world.agent.id}.agents.localhost:${port}/acp`, [], {
+    headers: { authorization: `Bearer ${world.keys.owner}` },
+  });
+  t.after(() => socket.terminate());
+  await once(socket, 'open');
+  // oxlint-disable-next-line no-explicit-any -- the test reads into answers of several methods
+  const answers = new Map<unknown, (answer: any) => void>();
+  socket.on('message', (data: Buffer) => {
+    const answer = JSON.parse(String(data)) as { id?: unknown };
+    answers.get(answer.id)?.(answer);
+  });
+  const answerTo = (id: unknown, message: object) => {
+    // oxlint-disable-next-line no-explicit-any -- as above
+    const answered = new Promise<any>((resolve, reject) => {
+      answers.set(id, resolve);
+      socket.once('close', (code) => reject(new Error(`closed with ${code} before ${id} was answered`)));
+    });
+    socket.send(JSON.stringify({ jsonrpc: '2.0', ...message }));
+    return answered;
+  };
+  const ask = (id: unknown, method: string, params: object) => answerTo(id, { id, method, params });
+  await ask(0, 'initialize', { protocolVersion: 1 });
+  const { sessionId } = (await ask(1, 'session/new', { cwd: '/', mcpServers: [] })).result;
+  const long = 'x'.repeat(limits.acpIdChars + 1);
+  for (const [id, method, params] of [
+    [3, 'session/load', { cwd: '/', mcpServers: [] }],
+    ['four', 'session/prompt', { prompt: [{ type: 'text', text: 'x' }] }],
+    [5, 'session/close', {}],
+    [6, 'session/nonsense', {}],
+  ] as const) {
+    const { error } = await ask(id, method, { ...params, sessionId: long });
+    assert.deepEqual([error.code, error.message], [-32602, 'sessionId: must have at most 256 characters.']);
+  }
+  const told = await answerTo(null, { method: 'session/cancel', params: { sessionId: long } });
+  assert.equal(told.error.code, -32602);
+  const unknown = await ask(7, 'session/load', { sessionId: long.slice(1), cwd: '/', mcpServers: [] });
+  assert.equal(unknown.error.code, -32002);
+  assert.ok((await ask(8, 'session/resume', { sessionId, cwd: '/', mcpServers: [] })).result);
+});

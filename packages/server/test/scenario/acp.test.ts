@@ -249,6 +249,13 @@ test('What comes over HTTP and is no message in UTF-8 is refused with the code o
     [json, '7', 400, -32600, null],
     [json, '{"jsonrpc":"2.0","id":"one"}', 400, -32600, 'one'],
     [json, '{"jsonrpc":"2.0","id":"one","method":"session/list","params":{}}', 400, -32600, 'one'],
+    [
+      json,
+      `{"jsonrpc":"2.0","id":"one","method":"session/load","params":{"sessionId":"${'x'.repeat(257)}"}}`,
+      400,
+      -32602,
+      'one',
+    ],
     [json, initialize.replace('"2.0"', '2'), 400, -32600, 'one'],
     [json, initialize.replace('"one"', 'null'), 400, -32600, null],
     [json, initialize.replace('Version":1', 'Version":"1"'), 400, -32602, 'one'],

@@ -46,8 +46,7 @@ function readObject(message: Record<string, unknown>, text: string): Incoming | 
   if ('id' in message && rpcId(message['id']) === undefined)
     return refusal('request', 'id: must be a string, a whole number or null.');
   const id = answerId(message);
-  if (typeof id === 'string' && id.length > limits.acpIdChars)
-    return refusal('request', `id: must have at most ${limits.acpIdChars} characters.`);
+  if (isLong(id)) return refusal('request', `id: must have at most ${limits.acpIdChars} characters.`);
   if (isTooDeep(text))
     return refusal('request', `The message is nested deeper than ${limits.jsonDepth} levels.`, id);
   if (jsonrpc !== '2.0') return refusal('request', 'jsonrpc: must be "2.0".', id);
@@ -61,8 +60,19 @@ function readObject(message: Record<string, unknown>, text: string): Incoming | 
   const path = text.includes('\\u') ? badCharacter(message) : null;
   if (path !== null) return refusal('params', `${path}: must not contain U+0000 or a lone surrogate.`, id);
   if (method === 'initialize') return checkInitialize('id' in message, id, params);
+  // The SDK would end the whole connection, with all that is asked on it.
+  if (isLong(sessionIdOf(params)))
+    return refusal('params', `sessionId: must have at most ${limits.acpIdChars} characters.`, id);
   return { id, kind: 'id' in message ? 'request' : 'notification' };
 }
+
+function sessionIdOf(params: unknown): unknown {
+  return typeof params === 'object' && params !== null && 'sessionId' in params
+    ? params.sessionId
+    : undefined;
+}
+
+const isLong = (id: unknown): boolean => typeof id === 'string' && id.length > limits.acpIdChars;
 
 /** What is wrong beside the version is read as not said: the protocol's schema has a default for it. */
 function checkInitialize(hasId: boolean, id: RpcId, params: unknown): Incoming | Refusal {
