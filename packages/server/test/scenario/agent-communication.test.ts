@@ -139,6 +139,14 @@ test('A session that the client names holds its runs, and its history leads to m
       [`agent/${demo}`, 'two'],
     ],
   );
+  // What is at this server is not fetched into another session either, and said so.
+  const copied = await call(
+    'POST',
+    '/runs',
+    says('say: three', { session: { id: randomUUID(), history: body.history } }),
+  );
+  assert.equal(copied.status, 400);
+  assert.match(copied.text, /session\.history.*not fetched, from this server neither/);
   // Another agent's host knows nothing of it, also with a key that may see both.
   assert.equal((await asked('GET', `/session/${session_id}`)).status, 404);
   assert.equal((await asked('GET', `/runs/${first.body.run_id}`)).status, 404);

@@ -21,7 +21,11 @@ export async function createRun(call: HostCall): Promise<Response> {
   const sessionId = (body.session_id ?? body.session?.id)?.toLowerCase() ?? null;
   if (body.session?.history?.length && (await conversationOf(call, sessionId!)) === null)
     throw invalidRequest([
-      { path: 'session.history', message: 'of another server is not fetched; send its messages as input' },
+      {
+        path: 'session.history',
+        message:
+          'is of a session that is not here, and what it names is not fetched, from this server neither; send the messages as input',
+      },
     ]);
   const accepted = await services.runs.send(caller, {
     ...readInput(body.input),
