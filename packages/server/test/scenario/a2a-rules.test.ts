@@ -5,6 +5,7 @@ import type { A2aWorld, RequestOptions } from '../support/a2a-world.ts';
 import { a2aWorld, message, sse } from '../support/a2a-world.ts';
 import type { Pushed } from '../support/scenario.ts';
 import { scriptedAgent } from '../support/scripted-agent.ts';
+import { until } from '../support/until.ts';
 
 let world: A2aWorld;
 let other: Pushed;
@@ -17,6 +18,26 @@ after(() => world.close());
 
 const sendRest = (body: unknown, options: RequestOptions = {}) =>
   world.request('POST', '/a2a/http/message:send', { ...options, body });
+
+const posted = (body: object) => ({
+  method: 'POST',
+  headers: {
+    authorization: `Bearer ${world.service.key}`,
+    'a2a-version': '1.0',
+    'content-type': 'application/json',
+  },
+  body: JSON.stringify(body),
+});
+
+/** What the events of a stream hold, to its end. */
+async function streamed(path: string, body: Record<string, unknown>) {
+  const isRpc = path === '/a2a';
+  const whole = isRpc ? { jsonrpc: '2.0', id: 1, ...body } : body;
+  const told = [];
+  for await (const { data } of sse(await world.fetch(`${world.origin}${path}`, posted(whole))))
+    told.push(isRpc ? data.result : data);
+  return told;
+}
 
 async function count(): Promise<number> {
   return (await world.rpc('ListTasks', {})).result.totalSize as number;
@@ -209,6 +230,64 @@ test('the same message again is one task until the client names the task; then i
   assert.notEqual(changed.id, first.id);
   await world.rpc('GetTask', { id: first.id });
   assert.notEqual((await world.rpc('SendMessage', { message: again })).result.task.id, first.id);
+});
+
+test('a message is one task however its answer is asked for, but for what returns at once', async () => {
+  const contextId = randomUUID();
+  const data = { one: 1, two: { three: 3, four: 4 } };
+  const again = message('once', { contextId, parts: [{ text: 'once' }, { data }] });
+  const ordered = { ...again, parts: [{ text: 'once' }, { data: { two: { four: 4, three: 3 }, one: 1 } }] };
+  const first = (await world.rpc('SendMessage', { message: again })).result.task;
+  assert.equal(first.status.state, 'TASK_STATE_COMPLETED');
+  assert.ok(first.history.length > 0);
+  const bare = { message: again, configuration: { historyLength: 0 } };
+  const short = (await world.rpc('SendMessage', bare)).result.task;
+  assert.deepEqual([short.id, short.history ?? []], [first.id, []]);
+  const waiting = { message: again, configuration: { returnImmediately: false } };
+  assert.equal((await world.rpc('SendMessage', waiting)).result.task.id, first.id);
+  assert.equal((await sendRest({ message: ordered })).body.task.id, first.id);
+  for (const configuration of [{}, { returnImmediately: true }]) {
+    const streams = [
+      await streamed('/a2a', { method: 'SendStreamingMessage', params: { message: again, configuration } }),
+      await streamed('/a2a/http/message:stream', { message: again, configuration }),
+    ];
+    for (const events of streams) {
+      assert.equal(events.length, 1);
+      assert.deepEqual([events[0].task.id, events[0].task.status.state], [first.id, 'TASK_STATE_COMPLETED']);
+    }
+  }
+  const at = { message: again, configuration: { returnImmediately: true } };
+  const immediate = (await world.rpc('SendMessage', at)).result.task.id;
+  assert.notEqual(immediate, first.id);
+  const once = { message: ordered, configuration: { returnImmediately: true, historyLength: 0 } };
+  assert.equal((await sendRest(once)).body.task.id, immediate);
+  assert.equal((await world.rpc('SendMessage', { message: again })).result.task.id, first.id);
+  assert.equal((await world.rpc('ListTasks', { contextId })).result.totalSize, 2);
+});
+
+test('a send that was cut and is streamed then goes on as the same task', async () => {
+  const contextId = randomUUID();
+  const again = message('hold', { contextId });
+  const cut = new AbortController();
+  const sent = world.fetch(`${world.origin}/a2a`, {
+    ...posted({ jsonrpc: '2.0', id: 1, method: 'SendMessage', params: { message: again } }),
+    signal: cut.signal,
+  });
+  sent.catch(() => {});
+  const list = async () => (await world.rpc('ListTasks', { contextId })).result;
+  await until('the task is there', async () => (await list()).totalSize === 1);
+  cut.abort();
+  await assert.rejects(sent);
+  const stream = await world.fetch(`${world.origin}/a2a/http/message:stream`, posted({ message: again }));
+  const events = sse(stream);
+  const { task } = (await events.next()).value!.data;
+  assert.equal(task.id, (await list()).tasks[0].id);
+  assert.match(task.status.state, /SUBMITTED|WORKING/);
+  await world.rpc('CancelTask', { id: task.id });
+  let last;
+  for await (const { data } of events) last = data;
+  assert.equal(last.statusUpdate.status.state, 'TASK_STATE_CANCELED');
+  assert.equal((await list()).totalSize, 1);
 });
 
 test('both bindings and REST tell the same of a task, whichever it began by, and lists page without a gap', async () => {

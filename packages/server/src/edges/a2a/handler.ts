@@ -18,6 +18,7 @@ import { limits } from '../../domain/limits.ts';
 import type { Run } from '../../domain/nouns.ts';
 import { isTerminal } from '../../domain/nouns.ts';
 import { answerTo } from './answers.ts';
+import { canonicalJson } from './canonical-json.ts';
 import { agentCard, extendedCard } from './card.ts';
 import { malformed } from './guard.ts';
 import { TaskNotCancelableError, UnsupportedOperationError } from './errors.ts';
@@ -60,8 +61,8 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
   }
 
   async sendMessage(params: SendMessageRequest): Promise<Message | Task> {
-    const { view } = await this.#begin(params, 'send');
     const { historyLength, returnImmediately = false } = params.configuration ?? {};
+    const { view } = await this.#begin(params, !returnImmediately);
     const isDone = () => (returnImmediately ? view.seq > 0 : view.isTerminal || view.isInterrupted);
     if (!isDone()) {
       const late = AbortSignal.timeout(limits.waitMaxSeconds * 1000);
@@ -76,7 +77,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
   }
 
   async *sendMessageStream(params: SendMessageRequest): AsyncGenerator<StreamResponse, void, undefined> {
-    const { view, isFresh } = await this.#begin(params, 'stream');
+    const { view, isFresh } = await this.#begin(params, true);
     if (!isFresh) {
       this.seq = view.seq;
       yield taskResponse(view.task({ historyLength: params.configuration?.historyLength }));
@@ -156,26 +157,34 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     return followRun(services.events, caller, view.taskId, view.seq, signal);
   }
 
-  async #begin(params: SendMessageRequest, method: 'send' | 'stream'): Promise<Begun> {
+  /** `isFollowed`: the answer goes on until the task has ended or asks, in one piece or as a stream. */
+  async #begin(params: SendMessageRequest, isFollowed: boolean): Promise<Begun> {
     const message = params.message!;
     const { services, caller, agent } = this.call;
     const push = readPushConfig(params.configuration?.taskPushNotificationConfig, this.version);
     if (push) await services.a2a.checkPushTarget(push.url);
     const begun =
-      message.taskId === '' ? await this.#newTask(params, message, method) : await this.#followUp(message);
+      message.taskId === ''
+        ? await this.#newTask(params, message, isFollowed)
+        : await this.#followUp(message);
     if (push)
       await services.a2a.putPushConfig(caller, agent.id, begun.view.taskId, push, message.taskId === '');
     return begun;
   }
 
-  async #newTask(params: SendMessageRequest, message: Message, method: string): Promise<Begun> {
+  /**
+   * The same message again is the same task, by whatever operation and binding it comes and however its answer is to
+   * look. But what returns at once is another request than what is followed: the compatibility kit sends one message in
+   * both manners, and wants the second answer before its task has ended (docs/decisions/0090).
+   */
+  async #newTask(params: SendMessageRequest, message: Message, isFollowed: boolean): Promise<Begun> {
     const { services, caller, agent } = this.call;
     const { text, others } = readParts(message.parts);
     const { contextId } = message;
     const conversationId =
       contextId === '' ? null : await services.a2a.resolveContext(caller, agent.id, contextId);
-    const same = [agent.id, this.version, method, MessageCodec.toJSON(message), params.configuration ?? null];
-    const requestHash = createHash('sha256').update(JSON.stringify(same)).digest('hex');
+    const same = [agent.id, this.version, isFollowed, MessageCodec.toJSON(message)];
+    const requestHash = createHash('sha256').update(canonicalJson(same)).digest('hex');
     const metadata = message.metadata ?? params.metadata ?? null;
     const accepted = await services.runs.send(caller, {
       agentId: agent.id,
