@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readlinkSync } from 'node:fs';
 import { started } from './started.ts';
 
 const NSENTER = '/usr/bin/nsenter';
@@ -44,8 +44,10 @@ export async function openEveryAddress(initPid: number, isRoot: boolean): Promis
   const missing = transparentPrograms(isRoot);
   if (ip === undefined || missing.length > 0)
     throw new Error(`Transparent egress is not possible: ${missing.join(' ')}`);
+  // A process that has ended may have left its number to another one, and the network of the host must stay as it is.
   const script = [
     'set -e',
+    'if [ "$(readlink /proc/self/ns/net)" = "$1" ]; then echo "the process is not in a sandbox" >&2; exit 1; fi',
     'echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start',
     `${ip} link set lo up`,
     `exec ${ip} route add local 0.0.0.0/0 dev lo`,
@@ -54,7 +56,7 @@ export async function openEveryAddress(initPid: number, isRoot: boolean): Promis
     ? [NSENTER, `--net=/proc/${initPid}/ns/net`]
     : [PERL, '-e', enterAsOwner, String(initPid)];
   const child = started(
-    spawn(enter[0]!, [...enter.slice(1), '/bin/sh', '-c', script], {
+    spawn(enter[0]!, [...enter.slice(1), '/bin/sh', '-c', script, 'sh', readlinkSync('/proc/self/ns/net')], {
       env: { LC_ALL: 'C' },
       stdio: ['ignore', 'ignore', 'pipe'],
     }),
