@@ -1,15 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { gauge } from '../support/gauge.ts';
 import { checkLog, logOf, workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
 const isRoot = process.getuid?.() === 0;
-
-async function gauge(service: Service, name: string): Promise<number> {
-  const { text } = await service.api('GET', '/metrics');
-  return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(text)?.[1]);
-}
 
 const ready = (service: Service, count: number): Promise<boolean> =>
   until(

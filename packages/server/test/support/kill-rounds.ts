@@ -7,6 +7,7 @@ import { isId } from '../../src/domain/ids.ts';
 import { createBubblewrap } from '../../src/sandbox/bubblewrap.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { readConnection } from '../../src/store/embedded/server.ts';
+import { gauge } from './gauge.ts';
 import { silentLog } from './log.ts';
 import {
   checkLog,
@@ -191,7 +192,7 @@ async function rounds(
     ],
   );
   const kept = await checkMarkers(service, agents, sent, kinds.includes('inside'));
-  await until('no sandbox has leaked', async () => (await leaked(service)) === 0);
+  await until('no sandbox has leaked', async () => (await gauge(service, 'berth_sandboxes_leaked')) === 0);
   await checkArea(service);
   await service.stop();
   await checkNothingRuns(service);
@@ -390,10 +391,4 @@ async function checkNothingRuns(service: Service): Promise<void> {
   await until('no process of the installation is left', () => left().length === 0);
   const ofData = () => hostProcesses((line) => line.includes(service.dataDir));
   await until('no process of the data directory is left', () => ofData().length === 0);
-}
-
-/** As the service itself says: sandboxes that should not be there and could not be ended. */
-async function leaked(service: Service): Promise<number> {
-  const { text } = await service.api('GET', '/metrics');
-  return Number(/^berth_sandboxes_leaked (\d+)$/m.exec(text)?.[1]);
 }
