@@ -1,8 +1,4 @@
-/** How fast something may come: `burst` at once, then `perSecond`. */
-export interface Pace {
-  burst: number;
-  perSecond: number;
-}
+import { Bucket, type Pace } from './bucket.ts';
 
 interface Watched {
   on(event: 'connection' | 'drop' | 'close', listener: () => void): unknown;
@@ -16,13 +12,12 @@ const MIN_SHUT_MS = 100;
  * service time and memory for each; those that find the door shut cost it nothing.
  */
 export class Gate {
-  readonly #pace: Pace;
+  readonly #bucket: Bucket;
   readonly #setShut: (isShut: boolean) => void;
-  #spentUntilMs = 0;
   #reopening: NodeJS.Timeout | null = null;
 
   constructor(pace: Pace, setShut: (isShut: boolean) => void) {
-    this.#pace = pace;
+    this.#bucket = new Bucket(pace);
     this.#setShut = setShut;
   }
 
@@ -40,10 +35,7 @@ export class Gate {
 
   /** One came. Those that were on their way when the door was shut still come, and count. */
   came(nowMs = performance.now()): void {
-    const { burst, perSecond } = this.#pace;
-    const eachMs = 1_000 / perSecond;
-    this.#spentUntilMs = Math.max(nowMs, this.#spentUntilMs) + eachMs;
-    const overMs = this.#spentUntilMs - nowMs - burst * eachMs;
+    const overMs = this.#bucket.spend(1, nowMs);
     if (overMs <= 0 || this.#reopening) return;
     this.#set(true);
     this.#shutFor(overMs);
@@ -61,8 +53,7 @@ export class Gate {
   }
 
   #reopen(nowMs = performance.now()): void {
-    const { burst, perSecond } = this.#pace;
-    const overMs = this.#spentUntilMs - nowMs - (burst * 1_000) / perSecond;
+    const overMs = this.#bucket.overMs(nowMs);
     if (overMs > 0) return this.#shutFor(overMs);
     this.#reopening = null;
     this.#set(false);

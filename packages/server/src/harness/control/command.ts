@@ -1,4 +1,5 @@
 import { Readable, Writable } from 'node:stream';
+import type { Bucket } from '../../domain/bucket.ts';
 import { SandboxControlError } from '../../domain/ports/sandbox-control.ts';
 import type { SandboxProcess, SandboxProcessExit } from '../../domain/ports/sandbox-control.ts';
 import { isRecord, textOf } from '../clean.ts';
@@ -12,7 +13,6 @@ import {
   windowBytes,
   windowFrame,
 } from './frames.ts';
-import type { OutputPace } from './output-pace.ts';
 
 const unknownExit: SandboxProcessExit = { code: null, signal: null };
 const refusals = new Set(['not_found', 'limit', 'failed']);
@@ -24,14 +24,14 @@ class Inlet extends Readable {
   readonly #stream: number;
   readonly #channel: 1 | 2;
   readonly #send: (frame: Buffer) => void;
-  readonly #pace: OutputPace;
+  readonly #pace: Bucket;
   #unread = 0;
   #read = 0;
   /** Read, and not asked for again until the pace allows it. */
   #held = 0;
   #isEnded = false;
 
-  constructor(stream: number, channel: 1 | 2, send: (frame: Buffer) => void, pace: OutputPace) {
+  constructor(stream: number, channel: 1 | 2, send: (frame: Buffer) => void, pace: Bucket) {
     super({ highWaterMark: windowBytes });
     this.#stream = stream;
     this.#channel = channel;
@@ -75,7 +75,7 @@ class Inlet extends Readable {
     const bytes = this.#read;
     this.#read = 0;
     const waitMs = this.#pace.spend(bytes);
-    if (waitMs === 0) return this.#ask(bytes);
+    if (waitMs <= 0) return this.#ask(bytes);
     this.#held += bytes;
     setTimeout(() => {
       this.#held -= bytes;
@@ -146,7 +146,7 @@ export class Command implements SandboxProcess {
   readonly #start = Promise.withResolvers<void>();
   #isOver = false;
 
-  constructor(id: number, isOneStream: boolean, send: (frame: Buffer) => void, pace: OutputPace) {
+  constructor(id: number, isOneStream: boolean, send: (frame: Buffer) => void, pace: Bucket) {
     this.id = id;
     this.#send = (frame) => {
       if (!this.#isOver) send(frame);

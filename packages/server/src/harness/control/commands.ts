@@ -1,4 +1,6 @@
 import type { Duplex } from 'node:stream';
+import { Bucket } from '../../domain/bucket.ts';
+import { limits } from '../../domain/limits.ts';
 import { SandboxControlError } from '../../domain/ports/sandbox-control.ts';
 import type {
   SandboxCommand,
@@ -9,14 +11,17 @@ import type {
 import { Command } from './command.ts';
 import { Connection } from './connection.ts';
 import { frameKinds, jsonFrame, maxConnections, maxPayloadBytes, maxStreams } from './frames.ts';
-import { OutputPace } from './output-pace.ts';
 
 /** The commands that run in one sandbox, and the connections to servers in it, by their streams. */
 export class Commands implements SandboxControl {
   readonly #send: (frame: Buffer) => void;
   readonly #open = new Map<number, Command>();
   readonly #connections = new Set<number>();
-  readonly #pace = new OutputPace();
+  /** Of all streams together: endless output takes no more of the service than this, and what is inside waits in its write. */
+  readonly #pace = new Bucket({
+    burst: limits.sandboxOutput.burstBytes,
+    perSecond: limits.sandboxOutput.bytesPerSecond,
+  });
   #lastId = 0;
   #isReady = false;
 
