@@ -1,3 +1,5 @@
+const CHUNK_BYTES = 1024 * 1024;
+
 /** Takes exact numbers of bytes from a stream of pieces. */
 export class Bytes {
   readonly #source: AsyncIterator<Buffer>;
@@ -35,6 +37,19 @@ export class Bytes {
 
   async skip(length: number): Promise<void> {
     for await (const part of this.stream(length)) void part;
+  }
+
+  /**
+   * Reads to the end of the stream, and throws what is wrong there: a packed one checks its sum only then. False: more
+   * than `most` bytes were left.
+   */
+  async drain(most: number): Promise<boolean> {
+    for (let left = most; ;) {
+      const part = await this.#some(CHUNK_BYTES);
+      if (part === null) return true;
+      left -= part.length;
+      if (left < 0) return false;
+    }
   }
 
   /** Lets the source go. */

@@ -37,6 +37,8 @@ const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH_ONLY, O_RDONLY, O_WRONL
  */
 const makeOpen = promisify(openCallback);
 const makeFolder = promisify(mkdirCallback);
+/** Nothing of what follows the end of an archive is kept, so that it needs no room; tar itself pads to some KiB. */
+const PADDING_BYTES = 1024 * 1024;
 /** What a name takes on the disk even when it is empty. */
 const ENTRY_BYTES = 512;
 
@@ -91,6 +93,9 @@ export async function unpackAt(
       await turn();
       await place(root, entry, bytes, owner);
     }
+    // An archive ends before its stream: what pads it, and the sum of a packed one, may still be missing or wrong.
+    if (!(await bytes.drain(limits.maxBytes + PADDING_BYTES)))
+      throw new DomainError('body_too_large', 'Too much follows the end of the archive.');
     return sum;
   } catch (error) {
     throw error instanceof EndError ? badArchive('it ends before it is complete') : error;

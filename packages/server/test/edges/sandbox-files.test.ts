@@ -237,6 +237,35 @@ test('a bad or bomb-like archive is refused with what is wrong, and nothing is t
   assert.deepEqual(readdirSync(join(world.volumesDir, world.agent.id, 'staging')), []);
 });
 
+test('a packed archive that lacks any of its last bytes is refused, and nothing of it is there', async () => {
+  const dir = join(world.volumesDir, 'short');
+  mkdirSync(dir);
+  writeFileSync(join(dir, 'file'), 'content');
+  const packed = gzipSync(execFileSync('tar', ['-C', dir, '-cf', '-', '.']));
+  const put = (body: Uint8Array) =>
+    ask('PUT', '/short', { body, headers: { 'content-type': 'application/gzip' } });
+  for (let missing = 1; missing <= 20; missing += 1) {
+    const reply = await put(packed.subarray(0, -missing));
+    assert.equal(reply.status, 400, `without the last ${missing} bytes`);
+    const { code, details } = (await reply.json()) as { code: string; details: { path: string }[] };
+    assert.deepEqual([code, details[0]?.path], ['invalid_request', 'body']);
+  }
+  const otherSum = Buffer.from(packed);
+  otherSum[packed.length - 8]! ^= 1;
+  assert.equal((await put(otherSum)).status, 400);
+  assert.ok(!existsSync(join(workspace, 'short')));
+  assert.equal((await put(packed)).status, 200);
+});
+
+test('what follows the end of a packed archive is bounded by the room in the sandbox', async () => {
+  const reply = await ask('PUT', '/tail', {
+    body: gzipSync(Buffer.alloc(70_000_000)),
+    headers: { 'content-type': 'application/gzip' },
+  });
+  assert.equal(reply.status, 413);
+  assert.ok(!existsSync(join(workspace, 'tail')));
+});
+
 test('a folder is made by its slash, and deleted with what is in it only when that is said', async () => {
   assert.equal((await ask('PUT', '/made/deep/')).status, 201);
   assert.equal((await ask('PUT', '/made/deep/')).status, 200);
