@@ -3,6 +3,7 @@ export type Packet = { kind: 'data'; payload: Buffer } | { kind: 'flush' | 'deli
 
 export const flushPacket = Buffer.from('0000');
 const maxPayload = 65_516;
+const maxLength = maxPayload + 4;
 
 export class PktLineError extends Error {}
 
@@ -36,7 +37,8 @@ export class PktLineReader {
   next(): Packet | null {
     if (this.#rest.length < 4) return null;
     const head = this.#rest.toString('latin1', 0, 4);
-    if (!/^[0-9a-f]{4}$/i.test(head)) throw new PktLineError('A packet does not begin with its length.');
+    if (!/^[0-9a-f]{4}$/i.test(head))
+      throw new PktLineError('A packet does not begin with its length, four hexadecimal digits.');
     const length = Number.parseInt(head, 16);
     if (length < 4) {
       this.#rest = this.#rest.subarray(4);
@@ -45,6 +47,8 @@ export class PktLineReader {
       if (length === 2) return { kind: 'end' };
       throw new PktLineError('A packet has the length 3.');
     }
+    if (length > maxLength)
+      throw new PktLineError(`A packet has the length ${length}; at most ${maxLength} are allowed.`);
     if (this.#rest.length < length) return null;
     const payload = this.#rest.subarray(4, length);
     this.#rest = this.#rest.subarray(length);

@@ -1,4 +1,4 @@
-import { flushPacket, packet, PktLineReader } from './pkt-line.ts';
+import { flushPacket, packet, PktLineError, PktLineReader } from './pkt-line.ts';
 
 /** One line of a push: `<old> <new> <ref>` (gitprotocol-pack, "Reference Update Request"). */
 export interface RefCommand {
@@ -14,12 +14,16 @@ export interface PushCommands {
 
 export const zeroId = '0'.repeat(40);
 
-/** Reads the command list at the head of a push; null while its closing flush packet has not come. */
+/**
+ * Reads the command list at the head of a push; null while its closing flush packet has not come. Throws PktLineError
+ * for what is no such list.
+ */
 export function readCommands(body: Buffer): PushCommands | null {
   const reader = new PktLineReader();
   reader.push(body);
   const commands: RefCommand[] = [];
   const capabilities = new Set<string>();
+  let isSigned = false;
   for (;;) {
     const next = reader.next();
     if (!next) return null;
@@ -34,6 +38,9 @@ export function readCommands(body: Buffer): PushCommands | null {
         capabilities.add(word);
     const match = /^([0-9a-f]{40}) ([0-9a-f]{40}) (.+?)\n?$/s.exec(nul === -1 ? text : text.slice(0, nul));
     // `shallow <id>` lines and signed pushes are git's own business.
+    isSigned ||= text.startsWith('push-cert');
+    if (!match && !isSigned && !/^shallow [0-9a-f]{40}\n?$/.test(text))
+      throw new PktLineError('A line of its list of refs is not "<old id> <new id> <ref>".');
     if (match) commands.push({ oldId: match[1]!, newId: match[2]!, ref: match[3]! });
   }
 }

@@ -60,8 +60,14 @@ export class PushResponse {
     this.#response.end();
   }
 
-  /** A client that went away misses the words, nothing else. */
+  /** A client that went away misses the words, nothing else. Until the first of them, the push can still be refused. */
   #write(bytes: Buffer): void {
-    if (!this.#response.destroyed && !this.#response.writableEnded) this.#response.write(bytes);
+    if (this.#response.destroyed || this.#response.writableEnded) return;
+    if (!this.#response.headersSent)
+      this.#response.writeHead(200, {
+        'Content-Type': 'application/x-git-receive-pack-result',
+        'Cache-Control': 'no-cache',
+      });
+    this.#response.write(bytes);
   }
 }

@@ -12,7 +12,7 @@ import type { RepoLimits } from './repo-limits.ts';
 import { keptRefs, type RepoStore } from './repo-store.ts';
 import { untouchedStarter } from './starter.ts';
 import { publicMessage, terminalLines } from './terminal.ts';
-import { chunksOf, openBody, pumpBody, WireError } from './wire-body.ts';
+import { chunksOf, openBody, pumpBody, reading, WireError } from './wire-body.ts';
 import { receiveConfig } from './wire-config.ts';
 
 export interface PushContext {
@@ -47,11 +47,8 @@ export async function receivePush(
   }
   try {
     const answer = new PushResponse(response, push.capabilities);
-    response.writeHead(200, {
-      'Content-Type': 'application/x-git-receive-pack-result',
-      'Cache-Control': 'no-cache',
-    });
-    await store(context, dir, head, body, request, answer);
+    const refusal = await store(context, dir, head, body, request, answer);
+    if (refusal && !response.headersSent) throw refusal;
     await settle(context, agentId, push, target, answer, branchRef);
   } finally {
     if (target) await clearMarker(dir);
@@ -63,7 +60,8 @@ async function readHead(body: Readable, limits: RepoLimits): Promise<{ head: Buf
   let head: Buffer = Buffer.alloc(0);
   for await (const chunk of chunksOf(body, limits.idleTimeoutMs)) {
     head = Buffer.concat([head, chunk]);
-    const push = readCommands(head);
+    const soFar = head;
+    const push = reading(() => readCommands(soFar));
     if (push && push.commands.length <= limits.refsPerPush) return { head, push };
     if (push || head.length > maxCommandBytes) {
       throw new WireError(413, `A push may change at most ${limits.refsPerPush} branches and tags.`);
@@ -88,7 +86,7 @@ async function replaceStarter(
   target.oldId = starter;
 }
 
-/** Resolves when receive-pack has ended, however it ended. */
+/** Resolves when receive-pack has ended, however it ended; with what is wrong with the body when that is why. */
 async function store(
   context: PushContext,
   dir: string,
@@ -96,7 +94,7 @@ async function store(
   body: Readable,
   request: IncomingMessage,
   answer: PushResponse,
-): Promise<void> {
+): Promise<WireError | null> {
   const { limits, log } = context;
   const child = spawnGit(['receive-pack', '--stateless-rpc', dir], {
     gitDir: null,
@@ -109,15 +107,19 @@ async function store(
   child.stderr.on('data', (chunk: Buffer) => {
     log.debug('git receive-pack wrote', { text: chunk.toString('utf8').slice(0, 500) });
   });
-  child.stdin.write(head);
+  let refusal: WireError | null = null;
+  const isPacked = body !== request;
+  const how = { head, isPacked, maxBytes: limits.packBytes * 4, idleMs: limits.idleTimeoutMs };
   // A pack that is cut off leaves nothing: its objects are in quarantine until the refs move.
-  pumpBody(body, child.stdin, { maxBytes: limits.packBytes * 4, idleMs: limits.idleTimeoutMs }).catch(() => {
+  pumpBody(body, child.stdin, how).catch((error: unknown) => {
+    if (error instanceof WireError) refusal = error;
     request.unpipe();
     endGit(child);
   });
   const code = await ended;
   // Git itself clears up when it is asked to end, and cannot when it was killed.
   if (code !== 0) await removeQuarantines(dir);
+  return code === 0 ? null : refusal;
 }
 
 /** Deploys when the branch really moved, and writes the report that is true then. */

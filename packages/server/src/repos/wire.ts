@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
+import type { Readable } from 'node:stream';
 import type { GitTarget, GitWire } from '../domain/ports/repos.ts';
 import { Gate, GateFull } from './gate.ts';
 import { endOfGit, killGit, runGit, spawnGit } from './git-process.ts';
@@ -10,7 +10,7 @@ import { flushPacket, packet, sideBand } from './pkt-line.ts';
 import { repairInterrupted } from './push-marker.ts';
 import { receivePush, type PushContext } from './push.ts';
 import { untouchedStarter } from './starter.ts';
-import { formatMiB, openBody, pumpBody, WireError } from './wire-body.ts';
+import { drained, formatMiB, openBody, packetCheck, pumpBody, WireError } from './wire-body.ts';
 import { receiveConfig, uploadConfig } from './wire-config.ts';
 
 const negotiationBytes = 32 * 1024 * 1024;
@@ -108,16 +108,28 @@ export class SmartHttp implements GitWire {
     const kill = (): void => killGit(child);
     gone.addEventListener('abort', kill, { once: true });
     child.stderr.resume();
-    response.writeHead(200, { 'Content-Type': 'application/x-git-upload-pack-result', ...noCache });
     // Both can fail while the body is still read, and a rejection that nobody waits for yet would end the service.
-    const over = Promise.allSettled([pipeline(child.stdout, response), endOfGit(child)]);
+    const over = Promise.allSettled([relay(child.stdout, response), endOfGit(child)]);
+    let failure: unknown = null;
     try {
-      await pumpBody(body, child.stdin, { maxBytes: negotiationBytes, idleMs: limits.idleTimeoutMs });
+      const isPacked = body !== request;
+      const how = {
+        check: packetCheck(),
+        isPacked,
+        maxBytes: negotiationBytes,
+        idleMs: limits.idleTimeoutMs,
+      };
+      await pumpBody(body, child.stdin, how);
     } catch (error) {
       kill();
-      if (!gone.aborted && !(error instanceof WireError)) throw error;
+      failure = error;
     }
     await over;
+    if (failure !== null && !gone.aborted && !(failure instanceof WireError && response.headersSent))
+      throw failure;
+    if (response.destroyed) return;
+    if (!response.headersSent) response.writeHead(200, uploadHead);
+    response.end();
   }
 
   async #push(
@@ -171,6 +183,17 @@ export class SmartHttp implements GitWire {
       ...retry,
     });
     response.end(`${text}\n`);
+  }
+}
+
+const uploadHead = { 'Content-Type': 'application/x-git-upload-pack-result', ...noCache };
+
+/** The answer begins with git's first word: until then the request can still be refused. */
+async function relay(words: Readable, response: ServerResponse): Promise<void> {
+  for await (const chunk of words) {
+    if (response.destroyed) return;
+    if (!response.headersSent) response.writeHead(200, uploadHead);
+    if (!response.write(chunk)) await drained(response);
   }
 }
 
