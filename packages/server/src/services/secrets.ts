@@ -5,6 +5,7 @@ import { readHosts, type HostRules } from '../domain/hosts.ts';
 import { newId } from '../domain/ids.ts';
 import { limits, secretKeyPattern } from '../domain/limits.ts';
 import type { SecretKind } from '../domain/nouns.ts';
+import { authorityVariables, isAuthorityVariable, isOwnVariable } from '../domain/own-variables.ts';
 import type { BrokeredName, BrokeredSecret } from '../domain/ports/secret-broker.ts';
 import type { Cursors } from '../domain/paging.ts';
 import { secretContext } from '../domain/seal-context.ts';
@@ -64,6 +65,21 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
       rows.map((row) => [row.key, box.open(row, secretContext(agentId, row.key)).toString()]),
     );
 
+  /** Refuses what the agent would never see, since the service sets a variable of this name itself. */
+  async function requireSeen(agentId: string, key: string, isBrokered: boolean, withheld: Set<string>) {
+    if (isOwnVariable(key) || (isBrokered && isAuthorityVariable(key))) throw taken(key);
+    if (!isBrokered && !isAuthorityVariable(key)) return;
+    const brokered = (await secrets.withHosts(agentId)).filter((row) => !withheld.has(row.key));
+    if (!isBrokered) {
+      if (brokered.some((row) => row.key !== key)) throw takenByBroker(key);
+      return;
+    }
+    // With the first one the service begins to set them; what was hidden before it is no reason against another.
+    if (brokered.length > 0) return;
+    const [hidden] = await secrets.sealedOf(agentId, [...authorityVariables]);
+    if (hidden) throw hides(hidden.key);
+  }
+
   return {
     async list(p, agentId, query) {
       await visibleAgent(agents, p, agentId);
@@ -101,7 +117,9 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
         const before = await secrets.hostsOf(agentId, key);
         // Rotating a brokered secret by its value alone must not open it to the agent.
         const hosts = given ?? before ?? [];
-        if (hosts.length > 0) requireBrokerable(key, value, withheldNames());
+        const withheld = withheldNames();
+        if (!withheld.has(key)) await requireSeen(agentId, key, hosts.length > 0, withheld);
+        if (hosts.length > 0) requireBrokerable(key, value, withheld);
         await secrets.put(newId(), agentId, { key, hosts, ...box.seal(value, secretContext(agentId, key)) });
         // A running sandbox holds nothing of a brokered value: a rotated one needs no other sandbox.
         const isRotation = hosts.length > 0 && before !== null && sameHosts(before, hosts);
@@ -155,6 +173,24 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
   };
 }
 
+const taken = (key: string) =>
+  invalid(
+    'key',
+    `${key} is a variable that the service itself sets in the sandbox, so the agent would never see it; take another name.`,
+  );
+
+const takenByBroker = (key: string) =>
+  invalid(
+    'key',
+    `${key} is set by the service itself in the sandbox of an agent that has secrets with hosts, so the agent would never see it; take another name, or delete the secrets with hosts first.`,
+  );
+
+const hides = (key: string) =>
+  invalid(
+    'hosts',
+    `cannot be given while the agent has the secret ${key}: with them the service sets this variable itself, and the agent would not see it any more. Delete ${key} first.`,
+  );
+
 /** 1 byte to 64 KiB of text without U+0000, which no environment variable can hold. */
 function readValue(text: string): Buffer {
   requireStorable('value', text);
@@ -171,12 +207,6 @@ function requireBrokerable(key: string, value: Buffer, withheld: Set<string>): v
     throw invalid(
       'hosts',
       `cannot be given for ${key}: the service itself uses it, and nothing of it is in the sandbox. Leave hosts out, or take another name.`,
-    );
-  }
-  if (/^(PATH|HOME|USER|LANG|BERTH_.*)$/.test(key)) {
-    throw invalid(
-      'key',
-      `${key} is a variable that the service itself sets in the sandbox; take another name.`,
     );
   }
   const { brokeredValueMinBytes: least, brokeredValueMaxBytes: most } = limits;

@@ -87,6 +87,69 @@ test('a bad key, value or host is refused by name', async () => {
   await world.secrets.remove(world.owner, agent.id, 'A');
 });
 
+const refusedWith =
+  (path: string, text: RegExp) => (error: Error & { code?: string; details?: { path: string }[] }) =>
+    error.code === 'invalid_request' && error.details?.[0]?.path === path && text.test(error.message);
+
+test('a name that the service itself sets in the sandbox is refused, of whatever kind the secret is', async () => {
+  const { secrets, owner } = world;
+  const before = await generation();
+  const names = ['PATH', 'HOME', 'USER', 'LANG', 'PWD', 'BERTH_SANDBOX', 'BERTH_HARNESS_COMMAND', 'BERTH_'];
+  const proxies = ['HTTPS_PROXY', 'https_proxy', 'NO_PROXY', 'all_proxy', 'NODE_USE_ENV_PROXY'];
+  const models = ['ANTHROPIC_BASE_URL', 'ANTHROPIC_AUTH_TOKEN', 'OPENAI_BASE_URL', 'GEMINI_API_KEY'];
+  for (const key of [...names, ...proxies, ...models])
+    for (const hosts of [[], ['api.example.com']])
+      await assert.rejects(
+        secrets.put(owner, agent.id, key, { value: 'long enough', hosts }),
+        refusedWith('key', new RegExp(`${key} .*take another name`)),
+        `${key} ${hosts}`,
+      );
+  assert.deepEqual(await keysOf(), []);
+  assert.equal(await generation(), before);
+  // These reach the agent, or a provider that looks for its key under the name.
+  const seen = ['path', 'NODE_OPTIONS', 'LD_PRELOAD', 'TERM', 'PORT', 'MY_BERTH', 'HTTP_PROXY_USER'];
+  for (const key of [...seen, 'ANTHROPIC_API_KEY', 'OPENAI_API_KEY', 'GIT_TOKEN', 'SSL_CERT_FILE']) {
+    await secrets.put(owner, agent.id, key, { value: 'v' });
+    await secrets.remove(owner, agent.id, key);
+  }
+});
+
+test('the names of the authority inside are free until the agent has a secret with hosts, and either is told of the other', async () => {
+  const { secrets, owner } = world;
+  const hosts = ['api.example.com'];
+  const broker = () => secrets.put(owner, agent.id, 'TOKEN', { value: 'long enough', hosts });
+  await secrets.put(owner, agent.id, 'SSL_CERT_FILE', { value: '/workspace/ca.pem' });
+  await assert.rejects(broker(), refusedWith('hosts', /Delete SSL_CERT_FILE first/));
+  await assert.rejects(
+    secrets.put(owner, agent.id, 'SSL_CERT_FILE', { value: 'long enough', hosts }),
+    refusedWith('key', /SSL_CERT_FILE .*take another name/),
+  );
+  await secrets.remove(owner, agent.id, 'SSL_CERT_FILE');
+  await broker();
+  await assert.rejects(
+    secrets.put(owner, agent.id, 'NODE_EXTRA_CA_CERTS', { value: 'v' }),
+    refusedWith('key', /NODE_EXTRA_CA_CERTS .*delete the secrets with hosts first/),
+  );
+  assert.deepEqual(await keysOf(), ['TOKEN']);
+  await secrets.remove(owner, agent.id, 'TOKEN');
+});
+
+test('what was stored under such a name before stands in the way of nothing, and can be deleted', async () => {
+  const { secrets, owner, db } = world;
+  const hosts = ['api.example.com'];
+  await secrets.put(owner, agent.id, 'TOKEN', { value: 'long enough', hosts });
+  await secrets.put(owner, agent.id, 'OLD', { value: 'v' });
+  await db.sql`
+    insert into secrets (id, agent_id, key, hosts, sealed_value, wrapped_key, kek_id)
+    select gen_random_uuid(), agent_id, n, '{}', sealed_value, wrapped_key, kek_id
+    from secrets, unnest(array['PATH', 'SSL_CERT_FILE']) n where agent_id = ${agent.id} and key = 'OLD'`;
+  await secrets.put(owner, agent.id, 'TOKEN', { value: 'rotated value' });
+  await secrets.put(owner, agent.id, 'OTHER', { value: 'long enough', hosts });
+  assert.deepEqual((await keysOf()).sort(), ['OLD', 'OTHER', 'PATH', 'SSL_CERT_FILE', 'TOKEN']);
+  for (const key of await keysOf()) await secrets.remove(owner, agent.id, key);
+  assert.deepEqual(await keysOf(), []);
+});
+
 const refusedHost = (host: string): [string, { value: string; hosts: string[] }, string] => [
   'A',
   { value: 'long enough', hosts: [host] },

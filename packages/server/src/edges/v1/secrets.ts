@@ -43,7 +43,7 @@ export const secretRoutes = [
       'Without `hosts` it is put into the environment of the sandbox (kind `env`): **the agent can read its value**, and ' +
       'so can every program that it runs. With `hosts` it is brokered: the sandbox never holds the value, only those ' +
       'hosts get it. Setting a new value rotates it: an `env` secret is there from the next turn on, a brokered one ' +
-      'with the next request.',
+      'with the next request. A name that the service itself sets in the sandbox is refused, such as `PATH` or `HTTPS_PROXY`.',
     body: SecretPut,
     bodyExample: { value: 'ghp_exampleToken', hosts: ['api.github.com'] },
     replies: { 204: { description: 'It is set.', schema: null } },

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Log } from '../../domain/log.ts';
+import type { AuthorityVariable } from '../../domain/own-variables.ts';
 import type {
   BrokeredName,
   BrokeredSecret,
@@ -36,7 +37,7 @@ const CA_FILE = 'ca.pem';
 const BUNDLE_FILE = 'ca-bundle.pem';
 
 /** Programs agree on no variable. Node adds a file to what it believes; for the others the file is all that they believe. */
-const caVariables: Record<string, string> = {
+const caVariables: Record<AuthorityVariable, string> = {
   NODE_EXTRA_CA_CERTS: CA_FILE,
   DENO_CERT: CA_FILE,
   SSL_CERT_FILE: BUNDLE_FILE,
