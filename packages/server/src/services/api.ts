@@ -228,8 +228,8 @@ export interface ForkInput {
 
 export interface ForksService {
   /**
-   * A conversation that begins with what was said in this one. Throws `conversation_busy` unless it is at rest, and
-   * `conflict` when there is too much of it.
+   * A conversation that begins with what was said in this one. Throws `conversation_busy` unless it is at rest, or was
+   * up to `messageId` when the fork is the same agent's, and `conflict` when there is too much of it.
    */
   fork(p: Principal, conversationId: string, input: ForkInput): Promise<Conversation>;
 }
@@ -286,6 +286,15 @@ export type RunResponse =
 
 export interface RunsService {
   send(p: Principal, input: SendInput): Promise<Accepted>;
+  /**
+   * Sends to the conversation of the run `afterRunId`, if that is its last run at the very moment. Null: more was said
+   * since, and nothing was done. What was sent before with the same idempotency key is answered wherever it went.
+   */
+  sendAfter(
+    p: Principal,
+    afterRunId: string,
+    input: Omit<SendInput, 'conversationId' | 'mayBegin'>,
+  ): Promise<Accepted | null>;
   get(p: Principal, runId: string): Promise<Run>;
   listForAgent(p: Principal, agentId: string, query: PageQuery): Promise<Page<Run>>;
   /** Waits a few seconds for the harness to stop; the run may still be `running` in the answer. */

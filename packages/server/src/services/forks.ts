@@ -31,9 +31,13 @@ export function createForks(deps: ForksDependencies): ForksService {
   const inOrder = createQueues();
 
   /** What is to be copied; checks that it may be. */
-  async function cutOf(conversationId: string, messageId: string | undefined): Promise<ForkCut> {
+  async function cutOf(
+    conversationId: string,
+    messageId: string | undefined,
+    whileBusy: boolean,
+  ): Promise<ForkCut> {
     const isMessage = messageId === undefined || isId(messageId);
-    const cut = isMessage ? await forkCut(db, conversationId, messageId ?? null) : 'no_message';
+    const cut = isMessage ? await forkCut(db, conversationId, messageId ?? null, whileBusy) : 'no_message';
     if (cut === 'no_message') throw invalid('messageId', 'is no message of this conversation.');
     if (cut === 'busy')
       throw new DomainError(
@@ -78,8 +82,8 @@ export function createForks(deps: ForksDependencies): ForksService {
     input: ForkInput,
   ) {
     // Before a sandbox is held, or ended where none can be frozen, for what cannot be forked anyway.
-    await cutOf(from.id, input.messageId);
-    const { files, seen: cut } = await snapshots.hold(source, () => cutOf(from.id, input.messageId));
+    await cutOf(from.id, input.messageId, false);
+    const { files, seen: cut } = await snapshots.hold(source, () => cutOf(from.id, input.messageId, false));
     try {
       await files.copyTo(target);
       await copy(from, cut, place, input.title);
@@ -100,8 +104,8 @@ export function createForks(deps: ForksDependencies): ForksService {
         keepsDeployments: isSame,
       };
       if (isSame) {
-        // All conversations of an agent share its files.
-        await copy(from, await cutOf(from.id, input.messageId), place, input.title);
+        // All conversations of an agent share its files, so that no turn which goes on is in the way.
+        await copy(from, await cutOf(from.id, input.messageId, true), place, input.title);
       } else {
         const target = await visibleAgent(agents, p, toAgentId);
         requireEdit(p);

@@ -26,6 +26,7 @@ import type { Outcomes } from './outcomes.ts';
 import { pageById } from './paging.ts';
 import { readExtras } from './message-extras.ts';
 import { startedEvent, type RunLife } from './run-life.ts';
+import { createSendAfter } from './send-after.ts';
 import { visibleAgent } from './visible-agent.ts';
 import { visibleRun } from './visible-conversation.ts';
 
@@ -95,87 +96,90 @@ export function createRuns(deps: RunsDependencies): RunsService {
     return { run, message: run.status === 'completed' ? await assistantMessage(db, run.id) : null };
   }
 
-  return {
-    async send(p, input) {
-      const extras = readExtras(input);
-      const parts = extras?.parts ?? [];
-      if (input.content !== '' || parts.length === 0) requireContent('content', input.content);
-      // A key of one agent sees no other; the statement itself checks the agent and its organisation.
-      if (!isId(input.agentId) || !canSeeAgent(p, { id: input.agentId, orgId: p.orgId })) throw notFound();
-      if (input.conversationId !== null && !isId(input.conversationId)) throw notFound();
-      const conversationId = input.conversationId ?? newId();
-      const runId = newId();
-      const messageId = newId();
-      const at = new Date();
-      const events = acceptEvents(input, extras, { conversationId, runId, messageId, at });
-      const place = { conversationId, orgId: p.orgId, agentId: input.agentId };
-      const accept = async (isNewConversation: boolean) => {
-        // Inside a transaction of the caller's the run may begin after the commit only.
-        const claimant = db.inTransaction ? null : life.offer(input.agentId);
-        const accepted = await acceptRun(db, {
-          ...place,
-          isNewConversation,
-          title: titleOf(input.content || describeParts(parts)),
-          source: input.source,
-          keyId: p.keyId,
-          idempotency: input.idempotency,
-          onBusy: input.onBusy,
-          runId,
-          messageId,
-          content: input.content,
-          extras: extras && { value: extras, text: parts.length === 0 ? null : describeParts(parts) },
-          at,
-          events,
-          maxQueued: limits.queuedRunsPerConversation,
-          maxAgents: deps.maxActiveAgents,
-          claimant,
-        }).catch((error: unknown) => {
-          // A claim whose answer was lost is found by the upkeep, like that of any other claim.
-          if (claimant) life.take(null);
-          throw error;
-        });
-        if (claimant && !(accepted.result === 'accepted' && accepted.claim)) life.take(null);
-        return accepted;
-      };
-      let accepted = await accept(input.conversationId === null);
-      if (accepted.result === 'not_found' && input.mayBegin) {
-        accepted = await accept(true).catch((error: unknown) => {
-          // Somebody else's conversation has this id, or had it; or it has begun at this very moment.
-          if (isUniqueViolation(error)) return accept(false);
-          throw error;
-        });
-      }
-      const claim = accepted.result === 'accepted' ? accepted.claim : null;
-      if (accepted.result === 'replayed') {
-        return {
-          runId: accepted.runId,
-          conversationId: accepted.conversationId,
-          agentId: input.agentId,
-          replayed: true,
-        };
-      }
-      if (accepted.result === 'budget_exceeded') throw await budgetExceeded(db, p.orgId, input.agentId, at);
-      if (accepted.result !== 'accepted') throw refusal(accepted.result);
-      const { firstSeq } = accepted;
-      const written = claim ? [...events, startedEvent(claim)] : events;
-      const opening = written.map((body, index) => ({
-        ...body,
-        conversationId,
+  const send: RunsService['send'] = async (p, input) => {
+    const extras = readExtras(input);
+    const parts = extras?.parts ?? [];
+    if (input.content !== '' || parts.length === 0) requireContent('content', input.content);
+    // A key of one agent sees no other; the statement itself checks the agent and its organisation.
+    if (!isId(input.agentId) || !canSeeAgent(p, { id: input.agentId, orgId: p.orgId })) throw notFound();
+    if (input.conversationId !== null && !isId(input.conversationId)) throw notFound();
+    const conversationId = input.conversationId ?? newId();
+    const runId = newId();
+    const messageId = newId();
+    const at = new Date();
+    const events = acceptEvents(input, extras, { conversationId, runId, messageId, at });
+    const place = { conversationId, orgId: p.orgId, agentId: input.agentId };
+    const accept = async (isNewConversation: boolean) => {
+      // Inside a transaction of the caller's the run may begin after the commit only.
+      const claimant = db.inTransaction ? null : life.offer(input.agentId);
+      const accepted = await acceptRun(db, {
+        ...place,
+        isNewConversation,
+        title: titleOf(input.content || describeParts(parts)),
+        source: input.source,
+        keyId: p.keyId,
+        idempotency: input.idempotency,
+        onBusy: input.onBusy,
         runId,
-        seq: firstSeq + index,
+        messageId,
+        content: input.content,
+        extras: extras && { value: extras, text: parts.length === 0 ? null : describeParts(parts) },
         at,
-      }));
-      outcomes.expect(runId, { ...place, firstSeq }, db.inTransaction ? [] : opening);
-      // Inside a transaction of the caller's nobody may hear of it before the commit.
-      db.afterCommit(() => {
-        life.publish.written(accepted.cancelled);
-        life.publish({ conversationId, runId }, written, firstSeq, at);
-        if (claim) life.take(claim);
-        else life.ready(conversationId);
-        if (accepted.interruptedRunId) life.signal(accepted.interruptedRunId);
+        events,
+        maxQueued: limits.queuedRunsPerConversation,
+        maxAgents: deps.maxActiveAgents,
+        claimant,
+      }).catch((error: unknown) => {
+        // A claim whose answer was lost is found by the upkeep, like that of any other claim.
+        if (claimant) life.take(null);
+        throw error;
       });
-      return { runId, conversationId, agentId: input.agentId, replayed: false } satisfies Accepted;
-    },
+      if (claimant && !(accepted.result === 'accepted' && accepted.claim)) life.take(null);
+      return accepted;
+    };
+    let accepted = await accept(input.conversationId === null);
+    if (accepted.result === 'not_found' && input.mayBegin) {
+      accepted = await accept(true).catch((error: unknown) => {
+        // Somebody else's conversation has this id, or had it; or it has begun at this very moment.
+        if (isUniqueViolation(error)) return accept(false);
+        throw error;
+      });
+    }
+    const claim = accepted.result === 'accepted' ? accepted.claim : null;
+    if (accepted.result === 'replayed') {
+      return {
+        runId: accepted.runId,
+        conversationId: accepted.conversationId,
+        agentId: input.agentId,
+        replayed: true,
+      };
+    }
+    if (accepted.result === 'budget_exceeded') throw await budgetExceeded(db, p.orgId, input.agentId, at);
+    if (accepted.result !== 'accepted') throw refusal(accepted.result);
+    const { firstSeq } = accepted;
+    const written = claim ? [...events, startedEvent(claim)] : events;
+    const opening = written.map((body, index) => ({
+      ...body,
+      conversationId,
+      runId,
+      seq: firstSeq + index,
+      at,
+    }));
+    outcomes.expect(runId, { ...place, firstSeq }, db.inTransaction ? [] : opening);
+    // Inside a transaction of the caller's nobody may hear of it before the commit.
+    db.afterCommit(() => {
+      life.publish.written(accepted.cancelled);
+      life.publish({ conversationId, runId }, written, firstSeq, at);
+      if (claim) life.take(claim);
+      else life.ready(conversationId);
+      if (accepted.interruptedRunId) life.signal(accepted.interruptedRunId);
+    });
+    return { runId, conversationId, agentId: input.agentId, replayed: false } satisfies Accepted;
+  };
+
+  return {
+    send,
+    sendAfter: createSendAfter({ db, outcomes, send }),
 
     get: (p, runId) => visibleRun(db, p, runId),
 

@@ -11,17 +11,24 @@ export interface ForkCut {
   acceptSeq: number;
 }
 
-/** `busy`: a run is queued or under way. `no_message`: there is no such message in the conversation. */
+/**
+ * `busy`: a run is queued or under way; with `whileBusy` one up to that of the message, as later ones change nothing of
+ * what is copied then. `no_message`: there is no such message in the conversation.
+ */
 export async function forkCut(
   db: Database,
   conversationId: string,
   messageId: string | null,
+  whileBusy: boolean,
 ): Promise<ForkCut | 'busy' | 'no_message'> {
   const [row] = await db.sql<{ is_idle: boolean; next_seq: bigint; accept_seq: bigint | null }[]>`
-    select l.state = 'idle' as is_idle, l.next_seq, case when ${messageId}::uuid is null then l.next_seq else (
+    select l.next_seq, c.accept_seq, l.state = 'idle' or (${whileBusy} and not exists (
+        select 1 from runs r where r.conversation_id = l.conversation_id and r.accept_seq <= c.accept_seq
+          and r.status in ('queued', 'running', 'awaiting_input'))) as is_idle
+    from lanes l, lateral (select case when ${messageId}::uuid is null then l.next_seq else (
         select r.accept_seq from messages m join runs r on r.id = m.run_id
-        where m.id = ${messageId}::uuid and m.conversation_id = l.conversation_id) end as accept_seq
-    from lanes l where l.conversation_id = ${conversationId}`;
+        where m.id = ${messageId}::uuid and m.conversation_id = l.conversation_id) end as accept_seq) c
+    where l.conversation_id = ${conversationId}`;
   if (!row || row.accept_seq === null) return 'no_message';
   if (!row.is_idle) return 'busy';
   return { conversationId, nextSeq: Number(row.next_seq), acceptSeq: Number(row.accept_seq) };

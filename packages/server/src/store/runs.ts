@@ -144,3 +144,19 @@ export async function cancelRequests(db: Database, runIds: string[]): Promise<st
       and status in ('running', 'awaiting_input')`;
   return rows.map((row) => row.id);
 }
+
+/** The run that was accepted last in a conversation. */
+export async function newestRunOf(db: Database, conversationId: string): Promise<string | null> {
+  const [row] = await db.sql<{ id: string }[]>`
+    select id from runs where conversation_id = ${conversationId} order by accept_seq desc limit 1`;
+  return row?.id ?? null;
+}
+
+/** The run of the same conversation that was accepted directly before this one. */
+export async function runBefore(db: Database, runId: string): Promise<string | null> {
+  const [row] = await db.sql<{ id: string }[]>`
+    select before.id from runs r
+      join runs before on before.conversation_id = r.conversation_id and before.accept_seq < r.accept_seq
+    where r.id = ${runId} order by before.accept_seq desc limit 1`;
+  return row?.id ?? null;
+}

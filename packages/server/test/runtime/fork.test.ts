@@ -17,7 +17,7 @@ let world: RunWorld;
 let replica: Replica;
 /** What the harness was told of the past, by what it was asked. */
 const histories = new Map<string, HistoryTurn[]>();
-const doors = { early: gate(), busy: gate() };
+const doors = { early: gate(), busy: gate(), later: gate() };
 before(async () => {
   world = await runWorld();
   replica = await world.replica({
@@ -26,7 +26,7 @@ before(async () => {
       const call = { kind: 'tool', title: 'make', toolKind: 'execute', toolCallId: 'a' } as const;
       turn.onUpdate({ ...call, phase: 'started', status: 'running', input: { text: 'nul \0' } });
       turn.onUpdate({ ...call, phase: 'finished', status: 'completed', output: 'made' });
-      const door = /^hold (early|busy)/.exec(turn.content)?.[1] as keyof typeof doors | undefined;
+      const door = /^hold (early|busy|later)/.exec(turn.content)?.[1] as keyof typeof doors | undefined;
       if (door) await doors[door].opened;
       if (!turn.content.startsWith('break')) return echo(turn, sandbox);
       turn.onUpdate({ kind: 'text', text: 'so ' });
@@ -238,6 +238,38 @@ test('a conversation that is not at rest is busy, and a message must be one of i
   doors.busy.open();
   await replica.runs.outcome(owner, sent.runId, 60_000);
   assert.ok(await forksOf().fork(owner, sent.conversationId, {}));
+});
+
+test('an earlier turn can be forked while a later one goes on, by the same agent alone', async () => {
+  const { owner, agentId } = world;
+  const id = await converse('one', 'two');
+  const [, , , first] = await messagesOf(id);
+  const sent = await replica.runs.send(owner, send('hold later', { agentId, conversationId: id }));
+  await until('it is held', async () =>
+    (await world.log(id)).some(({ type, runId }) => type === 'tool.finished' && runId === sent.runId),
+  );
+  const queued = await replica.runs.send(owner, send('three', { agentId, conversationId: id }));
+  const fork = await forksOf().fork(owner, id, { messageId: first!.id });
+  assert.deepEqual(
+    (await messagesOf(fork.id)).map(({ content }) => content),
+    ['one', 'one'],
+  );
+  const of = async (runId: string) =>
+    (await messagesOf(id)).find((message) => message.runId === runId && message.role === 'user')!.id;
+  for (const runId of [sent.runId, queued.runId])
+    await assert.rejects(
+      forksOf().fork(owner, id, { messageId: await of(runId) }),
+      refusedAs('conversation_busy', /ended/),
+    );
+  const toAgentId = await world.addAgent();
+  await assert.rejects(
+    forksOf().fork(owner, id, { messageId: first!.id, toAgentId }),
+    refusedAs('conversation_busy', /ended/),
+  );
+  const { runId } = await replica.runs.send(owner, send('four', { agentId, conversationId: fork.id }));
+  await replica.runs.outcome(owner, runId, 60_000);
+  doors.later.open();
+  await replica.runs.outcome(owner, queued.runId, 60_000);
 });
 
 test('a fork of more events or bytes than it may have is refused and leaves nothing, and an earlier message helps', async () => {

@@ -184,6 +184,15 @@ test('A run that asks awaits, and is resumed in each mode with the words of a cl
     mode: 'sync',
   });
   assert.equal(wrong.status, 400);
+  for (const await_resume of [
+    { option_id: { toString: 1 } },
+    { message: { parts: [null] } },
+    { message: { parts: [{ content: { toString: 1 } }] } },
+    { message: 1 },
+  ]) {
+    const unread = await asked('POST', `/runs/${run_id}`, { run_id, await_resume, mode: 'sync' });
+    assert.deepEqual([unread.status, unread.body.code], [400, 'invalid_input'], unread.text);
+  }
   const done = await asked('POST', `/runs/${run_id}`, { run_id, await_resume: words('Yes'), mode: 'sync' });
   assert.equal(done.body.status, 'completed');
   assert.match(textOf(done), /heard yes/);

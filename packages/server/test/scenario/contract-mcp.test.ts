@@ -153,6 +153,50 @@ test('a request without a good key, of a foreign page, or that is no JSON is ref
   assert.deepEqual(await post({}, `"${'x'.repeat(1_100_000)}"`), [413, -32_000]);
 });
 
+test('params of another shape are told as that, with what is wrong', async () => {
+  const at = hostFetch(world.service.port);
+  const client = {
+    protocolVersion: '2025-11-25',
+    capabilities: {},
+    clientInfo: { name: 'test', version: '1' },
+  };
+  for (const [method, params, path] of [
+    ['initialize', { ...client, protocolVersion: 0 }, 'params.protocolVersion'],
+    ['initialize', { ...client, clientInfo: [] }, 'params.clientInfo'],
+    ['initialize', { ...client, capabilities: 1 }, 'params.capabilities'],
+    ['initialize', undefined, 'params'],
+    ['ping', { _meta: 1 }, 'params._meta'],
+    ['tools/list', { cursor: 1 }, 'params.cursor'],
+    ['tools/call', { name: {}, arguments: {} }, 'params.name'],
+    ['tools/call', { name: 'send_message', arguments: 1 }, 'params.arguments'],
+    ['prompts/list', { cursor: {} }, 'params.cursor'],
+    ['prompts/get', { name: 1 }, 'params.name'],
+    ['resources/list', { cursor: [] }, 'params.cursor'],
+    ['resources/templates/list', { cursor: true }, 'params.cursor'],
+    ['resources/read', { uri: { toString: 1 } }, 'params.uri'],
+  ] as const) {
+    const reply = await at(url(), {
+      method: 'POST',
+      body: JSON.stringify({ jsonrpc: '2.0', id: 'mine', method, params }),
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        authorization: `Bearer ${world.keys.agentUse}`,
+      },
+    });
+    const { id, error } = (await reply.json()) as {
+      id: unknown;
+      error: { code: number; message: string; data: { details: { path: string }[] } };
+    };
+    assert.deepEqual([reply.status, id, error.code], [200, 'mine', -32_602], `${method} ${path}`);
+    assert.ok(error.message.startsWith(`${path}: `), error.message);
+    assert.deepEqual(
+      error.data.details.map((detail) => detail.path),
+      [path],
+    );
+  }
+});
+
 /**
  * Scenarios of the kit that want what an agent rightly has not (docs/mcp.md has the same table): tools, prompts and resources
  * of the kit's own names, or a session. The kit itself fails when one of these passes, so that the list cannot grow old.

@@ -151,6 +151,10 @@ test('errors are OpenAI’s object, with what is wrong and where', async () => {
     [{ messages: [{ role: 'assistant', content: 'x' }] }, 'messages'],
     [{ messages: [user('')] }, 'content'],
     [
+      { messages: [{ role: 'user', content: [{ type: { toString: 1 }, text: 'x' }] }] },
+      'messages.0.content.0',
+    ],
+    [
       { messages: [{ role: 'user', content: [{ type: 'file', file: { file_id: 'file-1' } }] }] },
       'messages.0.content.0',
     ],
@@ -161,6 +165,7 @@ test('errors are OpenAI’s object, with what is wrong and where', async () => {
     [undefined, 'input'],
     [[], 'input'],
     [[{ type: 'function_call_output', call_id: 'x', output: 'y' }], 'input.0'],
+    [[{ role: 'user', content: [{ type: { toString: 1 }, text: 'x' }] }], 'input.0.content.0'],
   ] as const) {
     const wrong = client().responses.create({ model: model(), input: input as never });
     assert.deepEqual(await errorOf(wrong), [400, 'invalid_request_error', param, 'invalid_request']);
@@ -208,6 +213,41 @@ test('a response is a run, another goes on from it, and it can be read again', a
     (error: APIError) => error.status === 404,
     'not at the host of another agent',
   );
+});
+
+const conversationOf = (response: { conversation?: { id: string } | null }) =>
+  response.conversation!.id.slice(5).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+
+test('responses that go on from one at the same moment are branches, of which none sees another', async () => {
+  const root = await client().responses.create({ model: model(), input: 'root' });
+  const goOn = (input: string, more: object = { previous_response_id: root.id }) =>
+    client().responses.create({ model: model(), input, ...more });
+  const referring = [{ type: 'item_reference' as const, id: root.output[0]!.id! }, user('four')];
+  const branches = await Promise.all([
+    goOn('one'),
+    goOn('two'),
+    goOn('three'),
+    goOn('four', { input: referring }),
+  ]);
+  assert.equal(new Set(branches.map(conversationOf)).size, 4);
+  const told = await Promise.all(branches.map((branch) => messagesOf(conversationOf(branch))));
+  assert.deepEqual(
+    told.map((messages) => messages.map(({ content }) => content)),
+    ['one', 'two', 'three', 'four'].map((input) => [input.toUpperCase(), input, 'ROOT', 'root']),
+  );
+});
+
+test('a response can be gone on from while the one after it goes on', async () => {
+  const root = await client().responses.create({ model: model(), input: 'root' });
+  const body = { model: model(), previous_response_id: root.id };
+  const held = await client().responses.create({ ...body, input: 'hold: branches', background: true });
+  const beside = await client().responses.create({ ...body, input: 'beside' });
+  assert.deepEqual(
+    (await messagesOf(conversationOf(beside))).map(({ content }) => content),
+    ['BESIDE', 'beside', 'ROOT', 'root'],
+  );
+  assert.match((await client().responses.retrieve(held.id)).status!, /^(queued|in_progress)$/);
+  world.release('branches');
 });
 
 test('a streamed response has every event of the form, and its rest can be had again', async () => {

@@ -140,6 +140,11 @@ export function memoryCore(agents: AgentsService): MemoryCore {
       },
     },
     runs: {
+      async sendAfter(p, afterRunId, input) {
+        const { conversationId } = await visible(p, runs.get(afterRunId));
+        const newest = [...runs.values()].findLast((run) => run.conversationId === conversationId);
+        return newest?.id === afterRunId ? this.send(p, { ...input, conversationId }) : null;
+      },
       async send(p, input) {
         const agent = await agents.get(p, input.agentId);
         const replayKey = input.idempotency && `${p.keyId} ${input.idempotency.key}`;

@@ -9,6 +9,7 @@ const idChars = 512;
 const maxParts = 100;
 const maxUrlChars = 2_048;
 const maxSecretChars = 4_096;
+const tenantChars = 1_024;
 /** RFC 9110, section 5.6.2. */
 const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$/;
 /** What a header field may hold (RFC 9110, section 5.5), without controls. */
@@ -28,7 +29,7 @@ function field(fields: Fields, name: string): unknown {
   return value === null ? undefined : value;
 }
 
-function text(
+export function checkText(
   fields: Fields,
   name: string,
   path: string,
@@ -54,20 +55,20 @@ function whole(fields: Fields, name: string, path: string, min: number, max: num
     throw malformed(path, `must be a whole number from ${min} to ${max}.`);
 }
 
-function flag(fields: Fields, name: string, path: string): void {
+function checkFlag(fields: Fields, name: string, path: string): void {
   const value = field(fields, name);
   if (value === undefined || typeof value === 'boolean' || value === 'true' || value === 'false') return;
   throw malformed(path, 'must be true or false.');
 }
 
-function object(fields: Fields, name: string, path: string): Fields | undefined {
+export function checkObject(fields: Fields, name: string, path: string): Fields | undefined {
   const value = field(fields, name);
   if (value === undefined) return undefined;
   if (!isRecord(value)) throw malformed(path, 'must be an object.');
   return value;
 }
 
-function texts(fields: Fields, name: string, path: string): void {
+export function checkTexts(fields: Fields, name: string, path: string): void {
   const value = field(fields, name);
   if (value === undefined) return;
   if (!Array.isArray(value) || value.some((one) => typeof one !== 'string'))
@@ -76,14 +77,20 @@ function texts(fields: Fields, name: string, path: string): void {
 
 const maxInt = 2_147_483_647;
 
+/** What every request of A2A 1.0 may have; ours means nothing here, as no card gives one. */
+function checkParams(params: unknown): asserts params is Fields {
+  if (!isRecord(params)) throw malformed('params', 'must be an object.');
+  checkText(params, 'tenant', 'tenant', { max: tenantChars });
+}
+
 /** Whatever is wrong with a send is told before anything is done. */
 export function checkSend(params: unknown): void {
-  if (!isRecord(params)) throw malformed('params', 'must be an object.');
-  const message = object(params, 'message', 'message');
+  checkParams(params);
+  const message = checkObject(params, 'message', 'message');
   if (!message) throw malformed('message', 'is required.');
-  text(message, 'messageId', 'message.messageId', { min: 1, max: messageIdChars });
-  text(message, 'contextId', 'message.contextId', { max: contextIdChars });
-  text(message, 'taskId', 'message.taskId', { max: idChars });
+  checkText(message, 'messageId', 'message.messageId', { min: 1, max: messageIdChars });
+  checkText(message, 'contextId', 'message.contextId', { max: contextIdChars });
+  checkText(message, 'taskId', 'message.taskId', { max: idChars });
   const role = field(message, 'role');
   if (role === undefined) throw malformed('message.role', 'is required.');
   if (role !== 'ROLE_USER' && role !== 1) throw malformed('message.role', 'must be ROLE_USER.');
@@ -92,20 +99,20 @@ export function checkSend(params: unknown): void {
     throw malformed('message.parts', 'must have at least one part.');
   if (parts.length > maxParts) throw malformed('message.parts', `must have at most ${maxParts} parts.`);
   parts.forEach((part: unknown, index) => checkPart(part, `message.parts[${index}]`));
-  object(message, 'metadata', 'message.metadata');
-  texts(message, 'extensions', 'message.extensions');
-  texts(message, 'referenceTaskIds', 'message.referenceTaskIds');
-  object(params, 'metadata', 'metadata');
-  const configuration = object(params, 'configuration', 'configuration');
+  checkObject(message, 'metadata', 'message.metadata');
+  checkTexts(message, 'extensions', 'message.extensions');
+  checkTexts(message, 'referenceTaskIds', 'message.referenceTaskIds');
+  checkObject(params, 'metadata', 'metadata');
+  const configuration = checkObject(params, 'configuration', 'configuration');
   if (configuration) checkConfiguration(configuration);
 }
 
 function checkConfiguration(configuration: Fields): void {
   whole(configuration, 'historyLength', 'configuration.historyLength', 0, maxInt);
-  flag(configuration, 'returnImmediately', 'configuration.returnImmediately');
-  texts(configuration, 'acceptedOutputModes', 'configuration.acceptedOutputModes');
+  checkFlag(configuration, 'returnImmediately', 'configuration.returnImmediately');
+  checkTexts(configuration, 'acceptedOutputModes', 'configuration.acceptedOutputModes');
   const path = 'configuration.taskPushNotificationConfig';
-  const push = object(configuration, 'taskPushNotificationConfig', path);
+  const push = checkObject(configuration, 'taskPushNotificationConfig', path);
   if (push) checkPushConfig(push, `${path}.`);
 }
 
@@ -124,15 +131,15 @@ function checkPart(part: unknown, path: string): void {
     throw malformed(`${path}.raw`, 'must be base64.');
   if (name === 'url' && !URL.canParse(value as string))
     throw malformed(`${path}.url`, 'must be an absolute URL.');
-  text(part, 'filename', `${path}.filename`, { max: 255 });
-  const mediaType = text(part, 'mediaType', `${path}.mediaType`, { max: 255 });
-  object(part, 'metadata', `${path}.metadata`);
+  checkText(part, 'filename', `${path}.filename`, { max: 255 });
+  const mediaType = checkText(part, 'mediaType', `${path}.mediaType`, { max: 255 });
+  checkObject(part, 'metadata', `${path}.metadata`);
   requireMediaType(mediaType ?? '', path);
 }
 
 export function checkTaskId(params: unknown): void {
-  if (!isRecord(params)) throw malformed('params', 'must be an object.');
-  text(params, 'id', 'id', { min: 1, max: idChars });
+  checkParams(params);
+  checkText(params, 'id', 'id', { min: 1, max: idChars });
 }
 
 export function checkGetTask(params: unknown): void {
@@ -155,17 +162,17 @@ const states = new Set(
 );
 
 export function checkListTasks(params: unknown): void {
-  if (!isRecord(params)) throw malformed('params', 'must be an object.');
-  text(params, 'contextId', 'contextId', { max: contextIdChars });
-  text(params, 'pageToken', 'pageToken', { max: 1_024 });
+  checkParams(params);
+  checkText(params, 'contextId', 'contextId', { max: contextIdChars });
+  checkText(params, 'pageToken', 'pageToken', { max: 1_024 });
   whole(params, 'pageSize', 'pageSize', 1, 100);
   whole(params, 'historyLength', 'historyLength', 0, maxInt);
-  flag(params, 'includeArtifacts', 'includeArtifacts');
+  checkFlag(params, 'includeArtifacts', 'includeArtifacts');
   const status = field(params, 'status');
   const isState = typeof status === 'string' ? states.has(status) : Number.isInteger(status);
   if (status !== undefined && status !== '' && !isState)
     throw malformed('status', 'must be a task state, such as TASK_STATE_WORKING.');
-  const after = text(params, 'statusTimestampAfter', 'statusTimestampAfter', { max: 40 });
+  const after = checkText(params, 'statusTimestampAfter', 'statusTimestampAfter', { max: 40 });
   if (after !== undefined && after !== '' && !isTimestamp(after))
     throw malformed('statusTimestampAfter', 'must be a time such as 2026-01-31T12:00:00.000Z.');
 }
@@ -179,26 +186,30 @@ function isTimestamp(value: string): boolean {
 
 export function checkPushConfig(config: unknown, prefix = ''): void {
   if (!isRecord(config)) throw malformed('params', 'must be an object.');
-  text(config, 'url', `${prefix}url`, { min: 1, max: maxUrlChars });
-  text(config, 'id', `${prefix}id`, { max: 255 });
-  const given = text(config, 'token', `${prefix}token`, { max: maxSecretChars });
+  checkText(config, 'tenant', `${prefix}tenant`, { max: tenantChars });
+  checkText(config, 'url', `${prefix}url`, { min: 1, max: maxUrlChars });
+  checkText(config, 'id', `${prefix}id`, { max: 255 });
+  checkText(config, 'taskId', `${prefix}taskId`, { max: idChars });
+  const given = checkText(config, 'token', `${prefix}token`, { max: maxSecretChars });
   if (given !== undefined && !fieldValue.test(given))
     throw malformed(`${prefix}token`, 'must be printable ASCII, since it is sent in a header.');
-  const authentication = object(config, 'authentication', `${prefix}authentication`);
+  const authentication = checkObject(config, 'authentication', `${prefix}authentication`);
   if (!authentication) return;
   const path = `${prefix}authentication`;
-  const scheme = text(authentication, 'scheme', `${path}.scheme`, { min: 1, max: 100 })!;
+  const scheme = checkText(authentication, 'scheme', `${path}.scheme`, { min: 1, max: 100 })!;
   if (!token.test(scheme))
     throw malformed(`${path}.scheme`, 'must be the name of an HTTP authentication scheme, such as Bearer.');
-  const credentials = text(authentication, 'credentials', `${path}.credentials`, { max: maxSecretChars });
+  const credentials = checkText(authentication, 'credentials', `${path}.credentials`, {
+    max: maxSecretChars,
+  });
   if (credentials !== undefined && !fieldValue.test(credentials))
     throw malformed(`${path}.credentials`, 'must be printable ASCII, since they are sent in a header.');
 }
 
 export function checkTaskScoped(params: unknown, withId: boolean): void {
-  if (!isRecord(params)) throw malformed('params', 'must be an object.');
-  text(params, 'taskId', 'taskId', { min: 1, max: idChars });
-  if (withId) text(params, 'id', 'id', { min: 1, max: 255 });
+  checkParams(params);
+  checkText(params, 'taskId', 'taskId', { min: 1, max: idChars });
+  if (withId) checkText(params, 'id', 'id', { min: 1, max: 255 });
   whole(params, 'pageSize', 'pageSize', 0, 100);
-  text(params, 'pageToken', 'pageToken', { max: 1_024 });
+  checkText(params, 'pageToken', 'pageToken', { max: 1_024 });
 }

@@ -9,7 +9,7 @@ import { invalidRequest, validate } from '../http/validate.ts';
 import { readInput, textOf } from './messages.ts';
 import { nameOf, requireName } from './names.ts';
 import { conversationOf } from './sessions.ts';
-import type { MessageInput, Mode, Run } from './shapes.ts';
+import type { AwaitResume, Mode, Run } from './shapes.ts';
 import { runCreate, runResume } from './shapes.ts';
 import { RunStory } from './story.ts';
 
@@ -176,16 +176,17 @@ async function* logOf({ services, caller }: HostCall, runId: string): AsyncGener
  * `{type: "message", message}` answers the oldest question with its text; `{request_id?, option_id}` and
  * `{request_id?, content}` say it exactly.
  */
-function responseOf(questions: Question[], resume: Record<string, unknown>): RunResponse {
+function responseOf(questions: Question[], resume: AwaitResume): RunResponse {
   const wanted = resume['request_id'];
   const question =
     wanted === undefined ? questions[0] : questions.find(({ requestId }) => requestId === wanted);
   if (!question)
     throw invalidRequest([{ path: 'await_resume.request_id', message: 'is not what the run asks' }]);
   const { requestId } = question;
-  const text = messageText(resume['message']);
+  const parts = resume.message?.parts;
+  const text = parts && textOf({ role: 'user', parts });
   if (question.kind === 'permission') {
-    const given = String(resume['option_id'] ?? text ?? '').trim();
+    const given = (resume.option_id ?? text ?? '').trim();
     const option = question.options.find(
       ({ optionId, name }) => optionId === given || name.toLowerCase() === given.toLowerCase(),
     );
@@ -195,10 +196,4 @@ function responseOf(questions: Question[], resume: Record<string, unknown>): Run
   if (content === undefined || (typeof content !== 'string' && typeof content !== 'object'))
     throw invalidRequest([{ path: 'await_resume', message: 'must have a message, or content' }]);
   return { requestId, content: content as string | Record<string, unknown> | null };
-}
-
-function messageText(message: unknown): string | undefined {
-  const parts = (message as { parts?: unknown } | null | undefined)?.parts;
-  if (!Array.isArray(parts)) return undefined;
-  return textOf({ role: 'user', parts: parts as MessageInput['parts'] });
 }

@@ -96,9 +96,15 @@ export const runCreate = z.object({
   mode,
 });
 
+const awaitResume = z.looseObject({
+  option_id: nullish(z.string()),
+  message: nullish(z.looseObject({ parts: nullish(z.array(partInput)) })),
+});
+export type AwaitResume = z.output<typeof awaitResume>;
+
 export const runResume = z.object({
   run_id: nullish(z.string()),
-  await_resume: z.record(z.string(), z.unknown()),
+  await_resume: awaitResume,
   mode,
 });
 

@@ -2,14 +2,18 @@ import { createMcpHandler, McpServer } from '@modelcontextprotocol/server';
 import { DomainError } from '../../domain/errors.ts';
 import type { Log } from '../../domain/log.ts';
 import { errorResponseAs } from '../http/errors.ts';
+import { jsonResponse } from '../http/answer.ts';
 import { answerId, type RpcId } from '../http/json-rpc-id.ts';
 import { allowsOrigin } from '../hosts/cors.ts';
 import type { HostCall, HostMount, Refusal } from '../hosts/host-edge.ts';
 import { nothingElse, registerNothingElse } from './nothing-else.ts';
+import { wrongParams } from './request.ts';
 import { registerTools } from './tools.ts';
 
 /** The service's own version says nothing of a protocol; it is there because the protocol wants one. */
 const version = '1';
+/** JSON-RPC 2.0, section 5.1. */
+const INVALID_PARAMS = -32_602;
 
 /**
  * The agent as a server of the Model Context Protocol at `/mcp` (docs/mcp.md): revision 2026-07-28, and the stateless form
@@ -56,13 +60,15 @@ export function mcpMount(log: Log): HostMount {
       };
       let id: RpcId = null;
       const onRead = (body: unknown) => (id = answerId(body));
-      let body = {};
+      let body: { parsedBody?: unknown } = {};
       try {
         if (call.method === 'POST') body = { parsedBody: await call.json({ onRead }) };
       } catch (error) {
         if (!(error instanceof DomainError)) throw error;
         return errorResponseAs(error, call.head, refusal(error, id));
       }
+      const wrong = id === null ? null : wrongParams(body.parsedBody);
+      if (wrong) return jsonResponse(200, JSON.stringify(refusal(wrong, id, INVALID_PARAMS).body), call.head);
       return call.adopt(await handler.fetch(request, { authInfo, ...body }));
     },
   };
@@ -82,10 +88,10 @@ function checkOrigin(call: HostCall): void {
 }
 
 /** JSON-RPC 2.0, section 5: what comes before the request could be read has no id. */
-function refusal(error: DomainError, id: RpcId): Refusal {
+function refusal(error: DomainError, id: RpcId, code = rpcCode(error)): Refusal {
   const data = { code: error.code, ...(error.details && { details: error.details }) };
   return {
-    body: { jsonrpc: '2.0', id, error: { code: rpcCode(error), message: error.message, data } },
+    body: { jsonrpc: '2.0', id, error: { code, message: error.message, data } },
   };
 }
 

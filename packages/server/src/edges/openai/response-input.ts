@@ -47,18 +47,10 @@ export function readInput(input: unknown): Input {
   return { turns, afterRunId };
 }
 
-/**
- * The conversation that goes on after the answer of a run: its own, or, when more was said there since, a fork of it
- * that ends with that answer, so that a client can go on from any response that it has.
- */
-export async function conversationAfter(call: HostCall, runId: string, path: string): Promise<string> {
+/** A fork that ends with the answer of a run, so that a client can go on from any response that it has. */
+export async function forkAfter(call: HostCall, runId: string, path: string): Promise<string> {
   const { services, caller } = call;
   const { run, message } = await services.runs.outcome(caller, runId, 0);
-  const newest = await services.conversations.messages(caller, run.conversationId, {
-    limit: 1,
-    cursor: null,
-  });
-  if (newest.items[0]?.runId === runId) return run.conversationId;
   if (message === null) {
     throw invalidRequest([{ path, message: 'has no answer to go on from, and more was said since' }]);
   }

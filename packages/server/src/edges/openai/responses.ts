@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import { limits } from '../../domain/limits.ts';
-import type { Accepted } from '../../services/api.ts';
+import type { Accepted, SendInput } from '../../services/api.ts';
 import { jsonResponse } from '../http/answer.ts';
 import { idempotencyKey, requestHash } from '../http/idempotency.ts';
 import { invalidRequest, validate } from '../http/validate.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
 import { innerId } from './ids.ts';
 import { requireModel } from './model-name.ts';
-import { conversationAfter, readInput, runOfResponse } from './response-input.ts';
+import { forkAfter, readInput, runOfResponse } from './response-input.ts';
 import type { Echo } from './response-object.ts';
 import { responseObject, stateOf } from './response-object.ts';
 import { responseFrames } from './response-stream.ts';
@@ -59,10 +59,8 @@ async function send(call: HostCall, body: Body): Promise<Accepted> {
   const { content, parts } = messageOfTurns([...instructions, ...input.turns], 'input');
   const key = idempotencyKey(call.header('idempotency-key'));
   const named = namedPlace(body, input.afterRunId);
-  const conversationId = 'runId' in named ? await placeAfter(call, named, key) : named.conversationId;
-  return call.services.runs.send(call.caller, {
+  const message: Omit<SendInput, 'conversationId'> = {
     agentId: call.agent.id,
-    conversationId,
     content,
     parts,
     onBusy: 'enqueue',
@@ -71,7 +69,11 @@ async function send(call: HostCall, body: Body): Promise<Accepted> {
       key === null
         ? null
         : { key, requestHash: requestHash('response', [call.agent.id, named, content, parts]) },
-  });
+  };
+  const { runs } = call.services;
+  if (!('runId' in named)) return runs.send(call.caller, { ...message, ...named });
+  const directly = await runs.sendAfter(call.caller, named.runId, message);
+  return directly ?? runs.send(call.caller, { ...message, conversationId: await forkOnce(call, named, key) });
 }
 
 interface After {
@@ -81,14 +83,14 @@ interface After {
 
 type Place = { conversationId: string | null } | After;
 
-/** A request that is sent again with its key must not fork anew, since its first answer is what was said since. */
-async function placeAfter(call: HostCall, after: After, key: string | null): Promise<string> {
-  const find = () => conversationAfter(call, after.runId, after.path);
-  if (key === null) return find();
+/** A request that is sent again with its key, as its answer was lost before its message was sent, does not fork anew. */
+async function forkOnce(call: HostCall, after: After, key: string | null): Promise<string> {
+  const fork = () => forkAfter(call, after.runId, after.path);
+  if (key === null) return fork();
   const hash = requestHash('place of a response', [call.agent.id, after.runId]);
   const { answer } = await call.services.idempotency.once(call.caller, `${key} place`, hash, {
     lease: false,
-    run: async () => ({ status: 200, headers: {}, secretOf: null, body: Buffer.from(await find()) }),
+    run: async () => ({ status: 200, headers: {}, secretOf: null, body: Buffer.from(await fork()) }),
     refusal: () => null,
   });
   return answer.body.toString();

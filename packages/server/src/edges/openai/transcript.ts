@@ -16,7 +16,7 @@ export function roleOf(role: string): Turn['role'] {
   return role === 'function' ? 'tool' : (role as Turn['role']);
 }
 
-const textTypes = new Set(['text', 'input_text', 'output_text', 'refusal']);
+const textTypes = new Set<unknown>(['text', 'input_text', 'output_text', 'refusal']);
 
 /** A message's content, which is a text or a list of parts. Throws for parts that nothing is known of. */
 export function contentOf(content: unknown, path: string): Pick<Turn, 'text' | 'parts'> {
@@ -31,7 +31,7 @@ export function contentOf(content: unknown, path: string): Pick<Turn, 'text' | '
     const fields = (typeof item === 'object' && item !== null ? item : {}) as Record<string, unknown>;
     const piece = fields['text'] ?? fields['refusal'];
     const part = partOf(fields);
-    if (textTypes.has(String(fields['type'])) && typeof piece === 'string') text += piece;
+    if (textTypes.has(fields['type']) && typeof piece === 'string') text += piece;
     else if (part !== null) parts.push(part);
     else {
       throw invalidRequest([
