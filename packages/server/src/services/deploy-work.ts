@@ -16,8 +16,8 @@ export interface DeployWorkDependencies {
   agents: AgentStore;
   deployments: DeploymentStore;
   repos: Repos;
-  /** Credentials for fetching the agent's external repository; null = none. */
-  gitToken: (agentId: string) => Promise<string | null>;
+  /** Credentials for fetching from this URL; null = none. Rejects with RepoError when they are for another place. */
+  gitToken: (agentId: string, url: string) => Promise<string | null>;
   /** Rejects with RepoError when the commit's tree is more than a sandbox may unpack. */
   checkTree: (agentId: string, commit: string) => Promise<void>;
   log: Log;
@@ -134,7 +134,7 @@ async function resolveCommit(
   if (agent.externalGitUrl !== null) {
     progress(`Fetching ${ref}`);
     await repos.createEmpty(agent.id);
-    const token = await gitToken(agent.id);
+    const token = await gitToken(agent.id, agent.externalGitUrl);
     return repos.fetch(agent.id, { url: agent.externalGitUrl, ref: ref === 'HEAD' ? null : ref, token });
   }
   if (source === 'create' || source === 'fetch') {

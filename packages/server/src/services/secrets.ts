@@ -6,6 +6,7 @@ import { newId } from '../domain/ids.ts';
 import { limits, secretKeyPattern } from '../domain/limits.ts';
 import type { SecretKind } from '../domain/nouns.ts';
 import { authorityVariables, isAuthorityVariable, isOwnVariable } from '../domain/own-variables.ts';
+import { RepoError } from '../domain/ports/repos.ts';
 import type { BrokeredName, BrokeredSecret } from '../domain/ports/secret-broker.ts';
 import type { Cursors } from '../domain/paging.ts';
 import { secretContext } from '../domain/seal-context.ts';
@@ -47,7 +48,8 @@ export interface SecretValues {
   brokeredValues(agentId: string): Promise<BrokeredSecret[]>;
   /** The agent's own provider keys, by their usual name. */
   modelKeys(agentId: string): Promise<Record<string, string>>;
-  gitToken(agentId: string): Promise<string | null>;
+  /** The token for fetching from this https URL. Rejects with RepoError when there is one for another origin. */
+  gitToken(agentId: string, url: string): Promise<string | null>;
 }
 
 export function createSecrets(deps: SecretsDependencies): SecretsService & SecretValues {
@@ -106,7 +108,8 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
       const given = input.hosts && readHosts('hosts', input.hosts, deps.hostRules);
       await db.tx(async () => {
         // The lock makes counting and adding one step, and no secret is added to an agent that is being deleted.
-        if (!(await agents.lock(agentId))) throw notFound();
+        const agent = await agents.lock(agentId);
+        if (!agent) throw notFound();
         if ((await secrets.countOthers(agentId, key)) >= limits.secretsPerAgent) {
           throw new DomainError(
             'conflict',
@@ -120,7 +123,10 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
         const withheld = withheldNames();
         if (!withheld.has(key)) await requireSeen(agentId, key, hosts.length > 0, withheld);
         if (hosts.length > 0) requireBrokerable(key, value, withheld);
-        await secrets.put(newId(), agentId, { key, hosts, ...box.seal(value, secretContext(agentId, key)) });
+        const gitUrl = key === GIT_TOKEN ? agent.externalGitUrl : null;
+        const sentTo = gitUrl === null ? null : new URL(gitUrl).origin;
+        const sealed = box.seal(value, secretContext(agentId, key));
+        await secrets.put(newId(), agentId, { key, hosts, sentTo, ...sealed });
         // A running sandbox holds nothing of a brokered value: a rotated one needs no other sandbox.
         const isRotation = hosts.length > 0 && before !== null && sameHosts(before, hosts);
         if (!isRotation) await agents.bumpGeneration(agentId);
@@ -167,8 +173,17 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
       return openAll(agentId, await secrets.sealedOf(agentId, deps.modelKeyNames()));
     },
 
-    async gitToken(agentId) {
-      return openAll(agentId, await secrets.sealedOf(agentId, [GIT_TOKEN]))[GIT_TOKEN] ?? null;
+    async gitToken(agentId, url) {
+      const [row] = await secrets.sealedOf(agentId, [GIT_TOKEN]);
+      if (!row) return null;
+      const { origin } = new URL(url);
+      // Whoever may change gitUrl must not read the token by having it sent to a server of their own.
+      if (row.sentTo !== origin) {
+        throw new RepoError(
+          `The secret GIT_TOKEN was set before gitUrl led to ${origin}, so it is not sent there. Set GIT_TOKEN again for this address, or delete it when none is needed; then deploy again.`,
+        );
+      }
+      return openAll(agentId, [row])[GIT_TOKEN]!;
     },
   };
 }

@@ -11,10 +11,12 @@ export interface SecretRow {
 export interface SealedSecret extends Sealed {
   key: string;
   hosts: string[];
+  /** The origin that it was set for, when the service itself sends it somewhere; else null. */
+  sentTo: string | null;
 }
 
 const sealedColumns = (sql: Sql) => sql`
-  key, hosts, sealed_value as sealed, wrapped_key as "wrappedKey", kek_id as "kekId"`;
+  key, hosts, sent_to as "sentTo", sealed_value as sealed, wrapped_key as "wrappedKey", kek_id as "kekId"`;
 
 export type SecretStore = ReturnType<typeof createSecretStore>;
 
@@ -43,13 +45,13 @@ export function createSecretStore(db: Database) {
     async put(
       id: string,
       agentId: string,
-      { key, hosts, sealed, wrappedKey, kekId }: SealedSecret,
+      { key, hosts, sentTo, sealed, wrappedKey, kekId }: SealedSecret,
     ): Promise<void> {
       await db.sql`
-        insert into secrets (id, agent_id, key, hosts, sealed_value, wrapped_key, kek_id)
-        values (${id}, ${agentId}, ${key}, ${hosts}::text[], ${sealed}, ${wrappedKey}, ${kekId})
+        insert into secrets (id, agent_id, key, hosts, sent_to, sealed_value, wrapped_key, kek_id)
+        values (${id}, ${agentId}, ${key}, ${hosts}::text[], ${sentTo}, ${sealed}, ${wrappedKey}, ${kekId})
         on conflict (agent_id, key) do update set
-          hosts = excluded.hosts, sealed_value = excluded.sealed_value, wrapped_key = excluded.wrapped_key,
+          hosts = excluded.hosts, sent_to = excluded.sent_to, sealed_value = excluded.sealed_value, wrapped_key = excluded.wrapped_key,
           kek_id = excluded.kek_id, updated_at = now()`;
     },
 

@@ -130,6 +130,51 @@ test('a deploy of an external agent fetches first, with the token of the agent',
   );
 });
 
+test('the git token is sent only to the origin for which it was set', async () => {
+  const { agents, secrets, deployments, owner, repos } = world;
+  const agent = await hosted();
+  const setToken = (value: string) => secrets.put(owner, agent.id, 'GIT_TOKEN', { value });
+  const tokens = () => repos.fetches.flatMap(({ agentId, token }) => (agentId === agent.id ? [token] : []));
+  const deploy = () => deployments.create(owner, agent.id, { ref: 'next' });
+  const moveTo = async (gitUrl: string) => {
+    await agents.update(owner, agent.id, { gitUrl });
+    await world.work.idle();
+    return (await deployments.list(owner, agent.id, page)).items[0]!;
+  };
+  const isRefused = ({ status, error }: { status: string; error: string | null }, origin: string) => {
+    assert.equal(status, 'failed');
+    assert.ok(error!.includes(origin) && error!.includes('Set GIT_TOKEN again'), error!);
+  };
+  for (const gitUrl of ['https://git.example.com/a.git', 'https://git.example.com:8443/a.git']) {
+    const files = { 'AGENTS.md': 'fetched' };
+    repos.remotes.set(
+      gitUrl,
+      new Map([
+        ['main', files],
+        ['next', files],
+      ]),
+    );
+  }
+  // Set while the service held the repository, it was for no server at all.
+  await setToken('first');
+  isRefused(await moveTo('https://git.example.com/a.git'), 'https://git.example.com');
+  assert.deepEqual(tokens(), []);
+  await setToken('second');
+  assert.equal((await deploy()).status, 'ready');
+  await moveTo('https://GIT.example.com:443/another.git');
+  assert.deepEqual(tokens(), ['second', 'second']);
+
+  isRefused(await moveTo('https://git.evil.example/a.git'), 'https://git.evil.example');
+  isRefused(await moveTo('https://git.example.com:8443/a.git'), 'https://git.example.com:8443');
+  isRefused(await deploy(), 'https://git.example.com:8443');
+  assert.deepEqual(tokens(), ['second', 'second']);
+  await setToken('third');
+  assert.equal((await deploy()).status, 'ready');
+  await secrets.remove(owner, agent.id, 'GIT_TOKEN');
+  await moveTo('https://public.example.com/a.git');
+  assert.deepEqual(tokens(), ['second', 'second', 'third', null]);
+});
+
 test('deployments of one agent are worked off one at a time, in their order', async () => {
   const agent = await world.agents.create(world.owner, { name: 'Ordered', gitUrl: url });
   await world.work.idle();

@@ -192,9 +192,8 @@ test('provider keys, the git token and brokered secrets stay out of the sandbox'
   });
   assert.deepEqual(await secrets.valuesForSandbox(agent.id), { PLAIN: 'p' });
   assert.deepEqual(await secrets.modelKeys(agent.id), { ANTHROPIC_API_KEY: 'a' });
-  assert.equal(await secrets.gitToken(agent.id), 'g');
   for (const key of await keysOf()) await secrets.remove(owner, agent.id, key);
-  assert.equal(await secrets.gitToken(agent.id), null);
+  assert.equal(await secrets.gitToken(agent.id, 'https://git.example.com/a.git'), null);
 });
 
 test('an agent has at most 100 secrets, also when they are set at the same time', async () => {
