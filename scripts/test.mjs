@@ -106,7 +106,10 @@ async function runGroup(group) {
 async function runChecks() {
   const { isGood, text } = await run(['scripts/check.mjs']);
   process.stdout.write(text);
-  if (!isGood) failed += 1;
+  if (isGood) return;
+  failed += 1;
+  reasons.push(text.trim());
+  for (const [, name] of text.matchAll(/^check (.*): FAILED$/gm)) failures.add(`check ${name}`);
 }
 
 const queue = groups.map((group) => () => runGroup(group));

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import type { A2aWorld, RequestOptions } from '../support/a2a-world.ts';
 import { a2aWorld, message, sse } from '../support/a2a-world.ts';
+import { wrongTypes } from '../support/a2a-wrong-types.ts';
 import type { Pushed } from '../support/scenario.ts';
 import { scriptedAgent } from '../support/scripted-agent.ts';
 import { until } from '../support/until.ts';
@@ -88,73 +89,7 @@ test('what is wrong with a request is told before anything is done, in the form 
 
 test('a value of another type is told as that in every method and version, and not as an error of ours', async () => {
   const before = await count();
-  const odd = { toString: 1 };
-  const id = randomUUID();
-  const send = (more: Record<string, unknown>) => ({ message: message('x', more) });
-  const newer: [string, object, string][] = [
-    ['SendMessage', { ...send({}), tenant: odd }, 'tenant'],
-    ['SendMessage', { ...send({}), configuration: { acceptedOutputModes: [odd] } }, 'configuration'],
-    ['SendMessage', send({ extensions: [odd] }), 'message.extensions'],
-    ['SendMessage', send({ parts: [{ text: 'x', filename: odd }] }), 'message.parts[0].filename'],
-    [
-      'SendMessage',
-      {
-        ...send({}),
-        configuration: { taskPushNotificationConfig: { url: 'https://example.com', taskId: odd } },
-      },
-      'configuration.taskPushNotificationConfig.taskId',
-    ],
-    ['ListTasks', { tenant: odd }, 'tenant'],
-    ['GetTask', { id, tenant: odd }, 'tenant'],
-    ['CancelTask', { id, tenant: [odd] }, 'tenant'],
-    ['CreateTaskPushNotificationConfig', { taskId: id, url: 'https://example.com', tenant: odd }, 'tenant'],
-    ['GetTaskPushNotificationConfig', { taskId: id, id: 'x', tenant: odd }, 'tenant'],
-    ['ListTaskPushNotificationConfigs', { taskId: id, tenant: odd }, 'tenant'],
-    ['DeleteTaskPushNotificationConfig', { taskId: id, id: 'x', tenant: odd }, 'tenant'],
-  ];
-  const older = (more: object, configuration?: object) => ({
-    message: { messageId: randomUUID(), role: 'user', parts: [{ kind: 'text', text: 'x' }], ...more },
-    ...(configuration && { configuration }),
-  });
-  const file = (fields: object) => older({ parts: [{ kind: 'file', file: { bytes: 'dGNr', ...fields } }] });
-  const push = (schemes: unknown) => ({ url: 'https://example.com', authentication: { schemes } });
-  const legacy: [string, object, string][] = [
-    ...[1, {}, []].map((name): [string, object, string] => [
-      'message/send',
-      file({ name }),
-      'message.parts[0].file.name',
-    ]),
-    ['message/send', file({ bytes: null, uri: 'https://example.com' }), 'message.parts[0].file.bytes'],
-    ['message/send', older({}, { acceptedOutputModes: 1 }), 'configuration.acceptedOutputModes'],
-    ['message/stream', older({}, { acceptedOutputModes: [odd] }), 'configuration.acceptedOutputModes'],
-    ['message/send', older({ extensions: 1 }), 'message.extensions'],
-    ['message/send', older({ referenceTaskIds: 1 }), 'message.referenceTaskIds'],
-    [
-      'message/send',
-      older({ parts: [{ kind: 'data', data: {}, metadata: null }] }),
-      'message.parts[0].metadata',
-    ],
-    [
-      'message/send',
-      older({}, { pushNotificationConfig: push(['Bearer', odd]) }),
-      'configuration.pushNotificationConfig.authentication.schemes',
-    ],
-    ['tasks/pushNotificationConfig/get', { id, pushNotificationConfigId: true }, 'pushNotificationConfigId'],
-    [
-      'tasks/pushNotificationConfig/delete',
-      { id, pushNotificationConfigId: odd },
-      'pushNotificationConfigId',
-    ],
-    [
-      'tasks/pushNotificationConfig/delete',
-      { id, pushNotificationConfigId: true },
-      'pushNotificationConfigId',
-    ],
-  ];
-  for (const [version, cases] of [
-    ['1.0', newer],
-    ['0.3', legacy],
-  ] as const)
+  for (const [version, cases] of Object.entries(wrongTypes()))
     for (const [method, params, path] of cases) {
       const body = { jsonrpc: '2.0', id: 'mine', method, params };
       const reply = await world.request('POST', '/a2a', { body, headers: { 'a2a-version': version } });
