@@ -1,6 +1,6 @@
 // Brings a fresh clone to where the service and the tests can run. Plain JavaScript for any Node from 20 on, without
 // a dependency, since nothing is installed yet when it begins. Does nothing (in a few milliseconds) when all is there.
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
   accessSync,
@@ -36,31 +36,43 @@ function onPath(program) {
   });
 }
 
-function npmPackages() {
+/** Runs a program to its end; its output goes to standard error, or is given back where it `isQuiet`. */
+function run(command, args, { isQuiet = false, ...options } = {}) {
+  return new Promise((resolve) => {
+    const stdio = isQuiet ? ['ignore', 'pipe', 'pipe'] : ['ignore', 2, 2];
+    const child = spawn(command, args, { ...options, stdio });
+    const said = [];
+    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk) => said.push(chunk));
+    child.once('error', (error) => resolve({ isGood: false, output: `${error.message}\n` }));
+    child.once('close', (code) => resolve({ isGood: code === 0, output: Buffer.concat(said).toString() }));
+  });
+}
+
+/** Resolves with what went wrong, null when nothing did. */
+async function npmPackages() {
   const lock = readFileSync(join(root, 'package-lock.json'));
   const stamp = createHash('sha256').update(lock).update(`${process.platform}-${process.arch}`).digest('hex');
   const stampFile = join(root, 'node_modules', '.berth-lock');
-  if (existsSync(stampFile) && readFileSync(stampFile, 'utf8') === stamp) return;
+  if (existsSync(stampFile) && readFileSync(stampFile, 'utf8') === stamp) return null;
   process.stderr.write('berth: installing npm packages\n');
   // npm is run by the file it named itself with, so that the same npm is used even when none is on PATH.
   const npm = process.env.npm_execpath;
   const [command, args] = npm && /\.c?js$/.test(npm) ? [process.execPath, [npm]] : ['npm', []];
   // A registry that is slow or away for a moment must not fail the whole run.
   const ci = ['ci', '--no-audit', '--no-fund', '--loglevel=error', '--fetch-retries=5'];
-  const result = spawnSync(command, [...args, ...ci], {
-    cwd: root,
-    stdio: ['ignore', 2, 2],
-  });
-  if (result.status !== 0) fail('npm ci failed; its own lines above say why.');
+  const { isGood } = await run(command, [...args, ...ci], { cwd: root });
+  if (!isGood) return 'npm ci failed; its own lines above say why.';
   writeFileSync(stampFile, stamp);
+  return null;
 }
 
-function patchPackages() {
+async function patchPackages() {
   try {
     if (applyPatches(root).length === 0) return;
     // Patched by another version of Berth, or edited by hand.
     rmSync(join(root, 'node_modules', '.berth-lock'), { force: true });
-    npmPackages();
+    const problem = await npmPackages();
+    if (problem !== null) fail(problem);
     const stale = applyPatches(root);
     if (stale.length > 0)
       fail(`the patch for ${stale.join(', ')} in patches/ does not fit the package that npm installed.`);
@@ -80,31 +92,20 @@ function hasSystemPostgres() {
   }
 }
 
-/** Whether the package list was fetched by this run. */
-let isListed = false;
-
-function apt(packages, isNeeded = true) {
+/** apt-get on a machine where something else may use it too. */
+async function apt(args) {
+  // A mirror may be away for a moment, and a machine that has just started installs updates by itself.
+  const patience = ['-o', 'Acquire::Retries=3', '-o', 'DPkg::Lock::Timeout=300'];
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  return run('apt-get', [...patience, ...args], { env, isQuiet: true });
+}
+
+async function aptInstall(packages, { isTold = true } = {}) {
   process.stderr.write(`berth: installing system packages: ${packages.join(' ')}\n`);
-  const run = (args) => {
-    // A mirror may be away for a moment, and a machine that has just started installs updates by itself.
-    const patience = ['-o', 'Acquire::Retries=3', '-o', 'DPkg::Lock::Timeout=300'];
-    const { status, stdout, stderr } = spawnSync('apt-get', [...patience, ...args], {
-      env,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      maxBuffer: 64 * 1024 * 1024,
-    });
-    // Its hundred lines matter only when it fails.
-    if (status !== 0) process.stderr.write(Buffer.concat([stdout ?? Buffer.of(), stderr ?? Buffer.of()]));
-    return status === 0;
-  };
-  const install = ['install', '-y', '-qq', '--no-install-recommends', ...packages];
-  // The package list of a fresh machine is empty or old; where it cannot be fetched, an old one may still do.
-  if (!isListed) run(['update', '-qq']);
-  isListed = true;
-  if (run(install)) return;
-  if (isNeeded) fail(`apt-get install ${packages.join(' ')} failed; its own lines above say why.`);
-  process.stderr.write(`berth: without ${packages.join(' ')} some tests will be skipped\n`);
+  const { isGood, output } = await apt(['install', '-y', '-qq', '--no-install-recommends', ...packages]);
+  // Its hundred lines matter only when it fails.
+  if (!isGood && isTold) process.stderr.write(output);
+  return isGood;
 }
 
 /** What a person without root rights is to type, in one line. */
@@ -123,44 +124,60 @@ const testPrograms = [
   ['ip', 'iproute2'],
 ];
 
-function systemPackages() {
-  if (process.platform !== 'linux') return;
-  const needed = [];
-  if (!onPath('bwrap')) needed.push('bubblewrap');
-  if (!onPath('git')) needed.push('git');
-  const wanted = [];
-  if (forTests && !hasSystemPostgres()) wanted.push('postgresql');
-  if (forTests) for (const [program, name] of testPrograms) if (!onPath(program)) wanted.push(name);
-  if (needed.length + wanted.length === 0) return;
-  if (process.getuid() !== 0 || !onPath('apt-get')) {
-    if (needed.length > 0) fail(`missing system packages; ${remedy([...needed, ...wanted])}`);
-    // Tests that need these skip, and say so.
+/** Engines that the tests of containers start by themselves. Systems that lack some of them skip those tests. */
+const engines = [
+  ['podman', 'podman'],
+  ['conmon', 'conmon'],
+  ['catatonit', 'catatonit'],
+  ['dockerd', 'docker.io'],
+  ['runc', 'runc'],
+  ['runsc', 'runsc'],
+  ['nsenter', 'util-linux'],
+  ['mkfs.ext4', 'e2fsprogs'],
+];
+
+const missingOf = (programs) => programs.flatMap(([program, name]) => (onPath(program) ? [] : [name]));
+
+/** What apt is to install. Ends the program where a person has to do that. */
+function missingPackages() {
+  if (process.platform !== 'linux') return { needed: [], optional: [] };
+  const needed = missingOf([
+    ['bwrap', 'bubblewrap'],
+    ['git', 'git'],
+  ]);
+  const wanted = [
+    ...(forTests && !hasSystemPostgres() ? ['postgresql'] : []),
+    ...(forTests ? missingOf(testPrograms) : []),
+  ];
+  if (process.getuid() === 0 && onPath('apt-get'))
+    return { needed: [...needed, ...wanted], optional: forTests ? missingOf(engines) : [] };
+  if (needed.length > 0) fail(`missing system packages; ${remedy([...needed, ...wanted])}`);
+  // Tests that need these skip, and say so.
+  if (wanted.length > 0)
     process.stderr.write(`berth: some tests will be skipped; to have all of them, ${remedy(wanted)}\n`);
-    return;
-  }
-  if (wanted.includes('postgresql') && !existsSync('/etc/postgresql-common/createcluster.conf')) {
+  return { needed: [], optional: [] };
+}
+
+/** Resolves with what went wrong, null when nothing did. */
+async function systemPackages({ needed, optional }) {
+  if (needed.length + optional.length === 0) return null;
+  if (needed.includes('postgresql') && !existsSync('/etc/postgresql-common/createcluster.conf')) {
     // Only the programs are wanted: the tests start servers of their own, so no cluster is made and none is started.
     mkdirSync('/etc/postgresql-common', { recursive: true });
     writeFileSync('/etc/postgresql-common/createcluster.conf', 'create_main_cluster = false\n');
   }
-  apt([...needed, ...wanted]);
-}
-
-/** Engines that the tests of containers start by themselves. Systems that lack some of them skip those tests. */
-function containerEngines() {
-  if (!forTests || process.platform !== 'linux' || process.getuid() !== 0 || !onPath('apt-get')) return;
-  const of = {
-    podman: 'podman',
-    conmon: 'conmon',
-    catatonit: 'catatonit',
-    dockerd: 'docker.io',
-    runc: 'runc',
-    runsc: 'runsc',
-    nsenter: 'util-linux',
-    'mkfs.ext4': 'e2fsprogs',
-  };
-  const missing = Object.entries(of).flatMap(([program, name]) => (onPath(program) ? [] : [name]));
-  for (const name of missing) apt([name], false);
+  // The package list of a fresh machine is empty or old; where it cannot be fetched, an old one may still do.
+  const update = await apt(['update', '-qq']);
+  if (!update.isGood) process.stderr.write(update.output);
+  if (needed.length > 0 && !(await aptInstall(needed)))
+    return `apt-get install ${needed.join(' ')} failed; its own lines above say why.`;
+  // One installation is quicker than one for each, but fails as a whole where the system lacks one of them.
+  if (optional.length === 0 || (optional.length > 1 && (await aptInstall(optional, { isTold: false }))))
+    return null;
+  for (const name of optional)
+    if (!(await aptInstall([name])))
+      process.stderr.write(`berth: without ${name} some tests will be skipped\n`);
+  return null;
 }
 
 function checkNode() {
@@ -180,9 +197,11 @@ function checkNode() {
 
 if (Number(process.versions.node.split('.')[0]) < 20)
   fail(`Node 20 or newer is needed; this is ${process.version}.`);
-// The system's first: what a person has to install is said before the long download.
-systemPackages();
-containerEngines();
-npmPackages();
-patchPackages();
+// What a person has to install is said before the long download. The two do not wait for each other: one mostly unpacks
+// while the other waits for a mirror.
+const missing = missingPackages();
+const problems = await Promise.all([systemPackages(missing), npmPackages()]);
+const problem = problems.find((one) => one !== null);
+if (problem) fail(problem);
+await patchPackages();
 checkNode();
