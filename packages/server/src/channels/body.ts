@@ -53,14 +53,16 @@ export function readJsonBody(request: InboundRequest, also: string[] = []): Json
   return parseJson(decode(request.body, charset));
 }
 
-export function parseJson(text: string): Json {
+/** `field`: where in the body it stands, when it is not the whole one. */
+export function parseJson(text: string, field: string | null = null): Json {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    throw new DomainError('invalid_json', 'The body is not valid JSON.');
+    const what = field === null ? 'The body' : `The field "${field}"`;
+    throw new DomainError('invalid_json', `${what} is not valid JSON.`);
   }
-  if (!isObject(value)) throw invalid('body', 'must be a JSON object.');
+  if (!isObject(value)) throw invalid(field ?? 'body', 'must be a JSON object.');
   return cleanValue(value) as Json;
 }
 
@@ -87,7 +89,7 @@ export function readJsonOrPayload(request: InboundRequest): Json {
   }
   const payload = readFormBody(request).get('payload');
   if (payload === null) throw invalid('payload', 'is missing in the form.');
-  return parseJson(payload);
+  return parseJson(payload, 'payload');
 }
 
 export function isObject(value: unknown): value is Json {

@@ -171,7 +171,10 @@ test('what lies behind a further answer is fetched with the credentials of its p
     messages: [{ from: '16505551234', id: 'wamid.1', type: 'image', image: { id: 'media-1' } }],
   };
   const image = json({ entry: [{ changes: [{ value }] }] });
-  assert.deepEqual(await read(whatsappFixture, image), { path: '/lookaside', authorization: 'Bearer EAAG' });
+  assert.deepEqual(await read(whatsappFixture, image), {
+    path: '/lookaside',
+    authorization: `Bearer ${whatsappFixture.credentials['accessToken']}`,
+  });
   const media = kinds.twilio.parse(
     signed(twilioFixture, {
       body: new URLSearchParams({

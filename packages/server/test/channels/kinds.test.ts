@@ -8,12 +8,14 @@ import { channelKinds } from '../../src/domain/channel.ts';
 import { DomainError } from '../../src/domain/errors.ts';
 import type { ChannelSetup, InboundEvent, InboundRequest } from '../../src/domain/ports/channel.ts';
 import { fixtures } from './fixtures/all.ts';
+import { brokenBodies, whenBroken } from './fixtures/broken.ts';
 import {
   channelId,
   kindOf,
   nowMs,
   setupOf,
   signed,
+  wrongSecret,
   type Fixture,
   type Unsigned,
 } from './fixtures/fixture.ts';
@@ -64,24 +66,6 @@ test('there is a fixture of every kind of channel', () => {
   for (const name of channelKinds) assert.equal(kinds[name].name, name);
 });
 
-/** What a body that is cut off, null, a list and nothing at all are answered with, when they are signed rightly. */
-const badJson = ['invalid_json', 'invalid_request', 'invalid_request', 'invalid_json'];
-const badForm = badJson.map(() => 'invalid_request');
-const unsigned = badJson.map(() => 'signature_missing');
-const whenBroken: Record<string, string[]> = {
-  twilio: badForm,
-  'email, SendGrid': badForm,
-  // The signature lies in the body, so that a broken body has none.
-  'email, Mailgun': unsigned,
-  'email, SES over SNS': unsigned,
-  // The signature fits (else it were "wrong"), but its time lies in the body.
-  linear: badJson.map(() => 'signature_malformed'),
-  // What is JSON has to name the service of the token.
-  teams: ['invalid_json', 'signature_wrong', 'signature_wrong', 'invalid_json'],
-  // Whatever has bytes is a message.
-  'email, raw MIME': ['accepted', 'accepted', 'accepted', 'invalid_request'],
-};
-
 for (const fixture of fixtures) {
   const { title } = fixture;
 
@@ -107,17 +91,7 @@ for (const fixture of fixtures) {
   });
 
   test(`${title}: a wrong secret, a missing signature and a changed body are refused`, () => {
-    const withWrong = take(
-      fixture,
-      signed(
-        fixture,
-        fixture.message({}),
-        nowMs,
-        fixture.kind === 'generic' || /MIME|Resend|signing token/.test(title)
-          ? `whsec_${Buffer.alloc(24, 1).toString('base64')}`
-          : 'wrong-secret',
-      ),
-    );
+    const withWrong = take(fixture, signed(fixture, fixture.message({}), nowMs, wrongSecret(fixture)));
     assert.equal(withWrong.result, 'forged');
     const genuine = signed(fixture, fixture.message({}));
     const bare = new Map([...genuine.headers].filter(([name]) => name === 'content-type'));
@@ -186,7 +160,7 @@ for (const fixture of fixtures) {
   });
 
   test(`${title}: a signed body that is broken gets a clear error`, () => {
-    const outcomes = ['{"a":', 'null', '[]', ''].map((body) => {
+    const outcomes = brokenBodies.map((body) => {
       const request = signed(fixture, { ...fixture.message({}), body });
       try {
         const received = take(fixture, request);
@@ -196,8 +170,15 @@ for (const fixture of fixtures) {
         return error.code;
       }
     });
-    assert.deepEqual(outcomes, whenBroken[title] ?? badJson);
+    assert.deepEqual(outcomes, whenBroken(fixture));
   });
+
+  if (fixture.malformed) {
+    test(`${title}: JSON in a field that is none is refused too`, () => {
+      const request = signed(fixture, fixture.malformed!);
+      assert.throws(() => take(fixture, request), refusedWith('invalid_json'));
+    });
+  }
 
   if (fixture.inLatin1) {
     test(`${title}: a body in another charset is verified by its bytes and read in that charset`, async () => {

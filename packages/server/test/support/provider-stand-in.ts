@@ -8,12 +8,18 @@ export interface ProviderCall {
   body: string;
 }
 
-/** Somebody else's API on loopback: counts what it is asked, and answers what the test says. */
+export interface ProviderAnswer {
+  status?: number;
+  headers?: Record<string, string>;
+  /** Sent as JSON. */
+  body?: unknown;
+  /** Sent as it is, in place of it. */
+  raw?: string;
+}
+
+/** Somebody else's API on loopback: counts what it is asked, and answers what the test says; null: it hangs up. */
 export async function providerStandIn(
-  answer: (
-    call: ProviderCall,
-    before: ProviderCall[],
-  ) => { status?: number; headers?: Record<string, string>; body: unknown } | null,
+  answer: (call: ProviderCall, before: ProviderCall[]) => ProviderAnswer | 'silence' | null,
 ) {
   const calls: ProviderCall[] = [];
   const server = createServer((request, response) => {
@@ -28,10 +34,11 @@ export async function providerStandIn(
       };
       const said = answer(call, [...calls]);
       calls.push(call);
+      if (said === 'silence') return;
       if (said === null) return void response.destroy();
       response
         .writeHead(said.status ?? 200, { 'content-type': 'application/json', ...said.headers })
-        .end(JSON.stringify(said.body));
+        .end(said.raw ?? JSON.stringify(said.body));
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

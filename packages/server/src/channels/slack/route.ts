@@ -27,7 +27,7 @@ function read(request: InboundRequest): SharedDelivery {
   const form = readFormBody(request);
   if (form.get('ssl_check') === '1') return { answer: emptyAnswer };
   const payload = form.get('payload');
-  if (payload !== null) return interaction(parseJson(payload));
+  if (payload !== null) return interaction(parseJson(payload, 'payload'));
   return delivery(form.get('api_app_id'), form.get('team_id'), form.get('channel_id'), form.get('command'));
 }
 

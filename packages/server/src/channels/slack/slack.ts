@@ -72,7 +72,8 @@ function parse(
   const form = readFormBody(request);
   if (form.get('ssl_check') === '1') return { answer: emptyAnswer, events: [] };
   const payload = form.get('payload');
-  if (payload !== null) return { answer: emptyAnswer, events: [readAction(parseJson(payload), setup)] };
+  if (payload !== null)
+    return { answer: emptyAnswer, events: [readAction(parseJson(payload, 'payload'), setup)] };
   needText(Object.fromEntries(form), 'command');
   needText(Object.fromEntries(form), 'trigger_id');
   return { answer: emptyAnswer, events: [readCommand(form, setup)] };

@@ -7,7 +7,16 @@ import type {
   MailSource,
   Verdict,
 } from '../../../domain/ports/channel.ts';
-import { isObject, listAt, needText, objectAt, readJsonBody, textAt, type Json } from '../../body.ts';
+import {
+  isObject,
+  listAt,
+  needText,
+  objectAt,
+  parseJson,
+  readJsonBody,
+  textAt,
+  type Json,
+} from '../../body.ts';
 import { getCall, jsonCall, segment } from '../../call.ts';
 import { parsedDocument } from '../../documents.ts';
 import { emptyAnswer, event } from '../../event.ts';
@@ -43,7 +52,8 @@ export const sesReceiver: MailReceiver = {
         events: [event({ kind: 'email.subscription', deliveryKey: id, ignore: 'not_a_message' })],
       };
     }
-    return { answer: emptyAnswer, events: [readNotification(id, textAt(body, 'Message') ?? '')] };
+    const notice = parseJson(textAt(body, 'Message') ?? '', 'Message');
+    return { answer: emptyAnswer, events: [readNotification(id, notice)] };
   },
 };
 
@@ -111,8 +121,7 @@ function isSigned(body: Json, signature: string, certificate: string): boolean {
   }
 }
 
-function readNotification(deliveryKey: string, message: string): InboundEvent {
-  const value = parsedDocument(message);
+function readNotification(deliveryKey: string, value: Json): InboundEvent {
   if (textAt(value, 'notificationType') !== 'Received') {
     const isBounce = ['Bounce', 'Complaint'].includes(textAt(value, 'notificationType') ?? '');
     const kind = isBounce ? 'email.bounced' : 'email.event';
