@@ -1,5 +1,6 @@
 import type { Hold, Keeper } from './keeper.ts';
 import { SandboxStartError } from './sandbox-start.ts';
+import { StartSuperseded } from './starts.ts';
 import type { Turn } from './turn.ts';
 
 const START_TRIES = 3;
@@ -21,6 +22,13 @@ export async function holdSandbox(
       if (error.isHostFull) {
         // It was accepted, so it waits for room, as long as it may.
         await delay(deps.roomDelayMs ?? ROOM_DELAY_MS, turn.signal);
+        continue;
+      }
+      if (error instanceof StartSuperseded) {
+        // Its run has its deployment, and one more try behind whoever waits for the newer one.
+        wish = { ...wish, hasGivenWay: true };
+        tries = START_TRIES;
+        await delay(RETRY_DELAY_MS, turn.signal);
         continue;
       }
       if (tries === START_TRIES) {

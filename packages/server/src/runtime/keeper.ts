@@ -16,6 +16,7 @@ import {
   type StartDependencies,
   type StartedSandbox,
 } from './sandbox-start.ts';
+import { Starts } from './starts.ts';
 
 /** How often it is looked for what nobody uses any more. */
 const LOOK_MS = 500;
@@ -59,6 +60,7 @@ export class Keeper {
   #count = 0;
   readonly #changes = new Changes();
   readonly #starting = new Set<string>();
+  readonly #starts = new Starts();
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | null = null;
   #isClosed = false;
@@ -142,7 +144,12 @@ export class Keeper {
     // The way of almost every turn: it is warm, and nobody waits.
     const warm = this.#warm(wish.agentId, fingerprint(wish));
     if (warm) return this.#takeRunning(warm, conversationId);
-    return this.inTurn(wish.agentId, () => this.#holdInTurn(wish, conversationId, signal));
+    return this.#starts.wait(
+      wish,
+      signal,
+      () => this.inTurn(wish.agentId, () => this.#holdInTurn(wish, conversationId, signal)),
+      (late) => late.release(),
+    );
   }
 
   #warm(agentId: string, wanted: string): KeptSandbox | null {
@@ -165,6 +172,7 @@ export class Keeper {
 
   /** Ends an agent's sandbox, whatever runs in it. Resolves when it is gone. */
   async endAgent(agentId: string, reason: string): Promise<void> {
+    this.#starts.end(agentId, reason);
     await this.#queues.get(agentId);
     await this.#byAgent.get(agentId)?.end(reason);
   }
@@ -212,11 +220,16 @@ export class Keeper {
       if (kept && !kept.canTakeTurns) await kept.gone;
       else if (kept && gives) await kept.end('Its deployment or settings have changed.');
       else if (kept || !this.#makeRoom()) await this.#changes.next(signal);
-      else return this.#take(await this.#start(wish), conversationId);
+      else {
+        const started = await this.#starts.during(wish, (stop) => this.#start(wish, stop));
+        // Others wait for it still.
+        signal.throwIfAborted();
+        return this.#take(started, conversationId);
+      }
     }
   }
 
-  async #start(wish: SandboxWish): Promise<KeptSandbox> {
+  async #start(wish: SandboxWish, stop: AbortSignal): Promise<KeptSandbox> {
     const { pool, limits } = this.#options;
     pool?.makeWay();
     const blank = pool?.take(sandboxLimits(limits, wish.deployment.manifest)) ?? null;
@@ -224,7 +237,8 @@ export class Keeper {
     this.#count += 1;
     this.#starting.add(id);
     try {
-      const started = await startSandbox(this.#options, wish, id, blank, this.#stop.signal);
+      const either = AbortSignal.any([this.#stop.signal, stop]);
+      const started = await startSandbox(this.#options, wish, id, blank, either);
       const { commit, manifest } = wish.deployment;
       const begin = `was started with commit ${commit.slice(0, 12)}`;
       return this.#keep(started, wish.agentId, fingerprint(wish), manifest, begin);

@@ -6,6 +6,7 @@ import type { KeptSandbox } from './kept-sandbox.ts';
 import type { Keeper } from './keeper.ts';
 import type { RunnerDependencies } from './runner.ts';
 import { SandboxStartError, type StartDependencies } from './sandbox-start.ts';
+import { StartSuperseded } from './starts.ts';
 
 export interface SandboxHostDependencies {
   keeper: Keeper;
@@ -51,8 +52,7 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
     return state(agentId);
   }
 
-  async function started(agentId: string): Promise<KeptSandbox> {
-    const signal = AbortSignal.timeout(START_MS);
+  async function started(agentId: string, signal = AbortSignal.timeout(START_MS)): Promise<KeptSandbox> {
     const [target, deployment] = await Promise.all([
       deps.records.target(agentId),
       deps.waitForActive(agentId, signal),
@@ -67,6 +67,7 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
       hold.release();
       return hold.kept;
     } catch (error) {
+      if (error instanceof StartSuperseded && !signal.aborted) return started(agentId, signal);
       if (error instanceof SandboxStartError)
         throw new DomainError('unavailable', error.message, { cause: error });
       if (!signal.aborted) throw error;

@@ -31,6 +31,8 @@ export interface SandboxWish {
   model: string;
   generation: number;
   deployment: { id: string; commit: string; manifest: Manifest };
+  /** A start of it was ended for a newer deployment once, and is not again: each would cost that one its sandbox. */
+  hasGivenWay?: boolean;
 }
 
 /** `message` is safe to show: it becomes the error of the runs that waited. */

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { test, type TestContext } from 'node:test';
+import type { OpenHarnessLink } from '../../src/domain/ports/harness.ts';
+import { fakeLinks, type FakeSandbox } from '../support/fake-sandbox.ts';
+import { echo, runWorld, send } from '../support/run-world.ts';
+import { gate } from '../support/scripts.ts';
+import { inTime, until } from '../support/until.ts';
+
+const SILENT = ['silent'];
+
+/** An agent whose harness says nothing until `speaks`, or for ever where its program is another in a later deployment. */
+async function silentWorld(t: TestContext) {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const speaks = gate();
+  const links = fakeLinks(echo);
+  const openLink: OpenHarnessLink = async (place) => {
+    const link = await links(place);
+    return {
+      ...link,
+      async connect(sandbox, options) {
+        const { spec } = sandbox as FakeSandbox;
+        // As the real one: it gives up when the sandbox has ended, or after a minute.
+        const ended = sandbox.exited.then(() => Promise.reject(new Error('The sandbox has ended.')));
+        ended.catch(() => undefined);
+        if (spec.command[0] === SILENT[0]) await Promise.race([speaks.opened, ended]);
+        return link.connect(sandbox, options);
+      },
+    };
+  };
+  const replica = await world.replica({
+    overrides: { openLink, launch: ({ command }) => ({ command: command ?? ['none'], env: {}, binds: [] }) },
+  });
+  const agentId = await world.addAgent({ command: SILENT });
+  const { driver, runs } = replica;
+  return {
+    ...{ world, replica, agentId, driver, speaks },
+    ask: (content: string) => runs.send(world.owner, send(content, { agentId })),
+    outcome: async (runId: string) => (await runs.outcome(world.owner, runId, 60_000)).run,
+    cancel: (runId: string) => runs.cancel(world.owner, runId),
+    started: (count: number) => until(`${count} were started`, () => driver.started.length === count),
+  };
+}
+
+test('a run that is cancelled while the harness of its sandbox says nothing frees its agent at once', async (t) => {
+  const { ask, outcome, cancel, started, driver, replica, agentId } = await silentWorld(t);
+  const { runId } = await ask('hi');
+  await started(1);
+  await cancel(runId);
+  assert.equal((await inTime('the run has ended', outcome(runId))).status, 'cancelled');
+  await until('its sandbox is gone', () => driver.live.size === 0);
+  await until('nobody waits', async () => (await replica.runtime.host.state(agentId)).state === 'stopped');
+});
+
+test('a start goes on while one run waits for it still, and a cancelled one does not wait for its end', async (t) => {
+  const { ask, outcome, cancel, started, driver, speaks, replica } = await silentWorld(t);
+  const [first, second] = [await ask('one'), await ask('two')];
+  await started(1);
+  await until('both wait', () => replica.runtime.stats()['berth_runs_running'] === 2);
+  // Who began the start and who came later are alike, so whichever it is that is cancelled.
+  await cancel(first.runId);
+  assert.equal((await inTime('the first has ended', outcome(first.runId))).status, 'cancelled');
+  assert.equal(driver.live.size, 1);
+  speaks.open();
+  assert.equal((await outcome(second.runId)).status, 'completed');
+  assert.equal(driver.started.length, 1);
+});
+
+test('a start whose last run is cancelled ends, also when another one began it', async (t) => {
+  const { ask, outcome, cancel, started, driver, replica } = await silentWorld(t);
+  const [first, second] = [await ask('one'), await ask('two')];
+  await started(1);
+  await until('both wait', () => replica.runtime.stats()['berth_runs_running'] === 2);
+  for (const { runId } of [first, second]) {
+    await cancel(runId);
+    assert.equal((await inTime('it has ended', outcome(runId))).status, 'cancelled');
+  }
+  await until('its sandbox is gone', () => driver.live.size === 0);
+  assert.equal(driver.started.length, 1);
+});
+
+test('a message for a newer deployment waits for no harness of the older one that says nothing', async (t) => {
+  const { ask, outcome, cancel, started, world, agentId, driver, replica } = await silentWorld(t);
+  const old = await ask('old');
+  await started(1);
+  const deploymentId = await world.deploy(agentId, { command: ['speaks'] });
+  const fresh = await ask('new');
+  const run = await inTime('it is answered', outcome(fresh.runId));
+  assert.deepEqual([run.status, run.deploymentId], ['completed', deploymentId]);
+  // The older one has its deployment, and another try when nobody needs the agent.
+  await started(3);
+  assert.deepEqual(
+    driver.started.map(({ spec }) => spec.command[0]),
+    ['silent', 'speaks', 'silent'],
+  );
+  // That one is not ended for others.
+  const third = await ask('third');
+  await until('both wait', () => replica.runtime.stats()['berth_runs_running'] === 2);
+  assert.ok(driver.live.has(driver.started[2]!.id));
+  await cancel(old.runId);
+  assert.equal((await outcome(old.runId)).status, 'cancelled');
+  assert.equal((await inTime('it is answered', outcome(third.runId))).status, 'completed');
+});
+
+test('a kill ends a sandbox that is being started, and the run that waits for it gets another', async (t) => {
+  const { ask, outcome, started, driver, speaks, replica, agentId } = await silentWorld(t);
+  const { runId } = await ask('hi');
+  await started(1);
+  await inTime('the kill is over', replica.runtime.host.kill(agentId));
+  assert.ok(!driver.live.has(driver.started[0]!.id));
+  await started(2);
+  speaks.open();
+  assert.equal((await outcome(runId)).status, 'completed');
+});
