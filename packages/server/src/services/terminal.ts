@@ -43,6 +43,11 @@ export class Terminal implements TerminalView {
     this.#wait();
   }
 
+  /** Its shell has ended, and it is only there for a client that may come back to learn of that. */
+  get isGone(): boolean {
+    return this.#exit !== null && this.#viewer === null;
+  }
+
   attach(viewer: TerminalViewer, after: number): { offset: number; lostBytes: number } {
     this.#viewer?.ended({ kind: 'taken' });
     this.#viewer = viewer;

@@ -29,7 +29,7 @@ export interface Terminals extends TerminalsService {
 
 export function createTerminals(deps: TerminalsDependencies): Terminals {
   const { agents, host, openFollows, graceMs } = deps;
-  const open = new Map<string, Terminal>();
+  const open = new Map<string, { terminal: Terminal; forget: () => void }>();
   /** Those that are being started count as well. */
   const counts = new Map<string, number>();
   const ofAll = () => [...counts.values()].reduce((sum, count) => sum + count, 0);
@@ -40,12 +40,24 @@ export function createTerminals(deps: TerminalsDependencies): Terminals {
     else counts.delete(agentId);
   }
 
+  /** Those of whose end a client may still come back to learn give way to one that is wanted now. */
+  function makeRoom(agentId: string): boolean {
+    const isFullOfAll = (): boolean => ofAll() >= MAX_OF_ALL;
+    const isFull = (): boolean => isFullOfAll() || (counts.get(agentId) ?? 0) >= MAX_OF_AGENT;
+    for (const { terminal, forget } of open.values()) {
+      if (!isFull()) return true;
+      if (!terminal.isGone || (terminal.agentId !== agentId && !isFullOfAll())) continue;
+      terminal.end('closing');
+      forget();
+    }
+    return !isFull();
+  }
+
   return {
     async open(p, agentId, { columns, rows, term }) {
       await visibleAgent(agents, p, agentId);
       requireEdit(p);
-      const count = counts.get(agentId) ?? 0;
-      if (count >= MAX_OF_AGENT || ofAll() >= MAX_OF_ALL)
+      if (!makeRoom(agentId))
         throw new DomainError(
           'too_many_sandboxes',
           `At most ${MAX_OF_AGENT} terminals of an agent are open at once.`,
@@ -53,7 +65,7 @@ export function createTerminals(deps: TerminalsDependencies): Terminals {
             retryAfterSeconds: 30,
           },
         );
-      counts.set(agentId, count + 1);
+      counts.set(agentId, (counts.get(agentId) ?? 0) + 1);
       try {
         const process = await startCommand(host, agentId, {
           command: shell,
@@ -61,13 +73,14 @@ export function createTerminals(deps: TerminalsDependencies): Terminals {
           terminal: { columns, rows },
         });
         const terminal = new Terminal({ id: newId(), agentId, keyId: p.keyId, graceMs }, process);
-        open.set(terminal.id, terminal);
         const stop = openFollows.add({ keyId: p.keyId, agentId, end: () => terminal.end('revoked') });
-        void terminal.over.then(() => {
+        const forget = (): void => {
+          if (!open.delete(terminal.id)) return;
           stop();
-          open.delete(terminal.id);
           leave(agentId);
-        });
+        };
+        open.set(terminal.id, { terminal, forget });
+        void terminal.over.then(forget);
         return terminal;
       } catch (error) {
         leave(agentId);
@@ -78,14 +91,14 @@ export function createTerminals(deps: TerminalsDependencies): Terminals {
     async find(p, agentId, terminalId) {
       await visibleAgent(agents, p, agentId);
       requireEdit(p);
-      const terminal = open.get(terminalId);
+      const terminal = open.get(terminalId)?.terminal;
       // What somebody types in a terminal is theirs: another key does not see it.
       if (!terminal || terminal.agentId !== agentId || terminal.keyId !== p.keyId) throw notFound();
       return terminal;
     },
 
     close() {
-      for (const terminal of open.values()) terminal.end('closing');
+      for (const { terminal } of open.values()) terminal.end('closing');
     },
   };
 }

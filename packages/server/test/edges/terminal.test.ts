@@ -185,6 +185,27 @@ test('a terminal that nobody comes back to ends', async (t) => {
   assert.deepEqual([reply.status, JSON.parse(reply.text).code], [404, 'not_found']);
 });
 
+test('terminals whose shell has ended while nobody was there give way to one more, and open ones do not', async () => {
+  const agent = await world.resources.agents.create(world.resources.owner, { name: 'Many' });
+  const at = `${address}/sandbox/${agent.id}/terminal`;
+  const path = `/sandbox/${agent.id}/terminal`;
+  const clients = await Promise.all(Array.from({ length: 8 }, () => connect('', { at })));
+  const refused = await refusal(path);
+  assert.deepEqual([refused.status, JSON.parse(refused.text).code], [429, 'too_many_sandboxes']);
+  // One shell ends while its client is away.
+  const [away] = clients;
+  away!.type(`until [ -e end-${agent.id} ]; do sleep 0.05; done; touch ended-${agent.id}; exit\n`);
+  await until('it waits', () => away!.text().includes('until'));
+  away!.socket.terminate();
+  writeFileSync(join(world.volumesDir, `end-${agent.id}`), '');
+  await until('it has ended', () => readdirSync(world.volumesDir).includes(`ended-${agent.id}`));
+  const one = await until('one more is opened', () => connect('', { at }).catch(() => null));
+  one.type('echo 4$((1+1))\n');
+  await until('it answers', () => one.text().includes('42'));
+  assert.equal((await refusal(path)).status, 429);
+  assert.ok(clients.slice(1).every((client) => client.closed() === null));
+});
+
 test('control frames resize and signal, and what is none is told so', async () => {
   const client = await connect();
   client.type('touch busy; sleep 60\n');
