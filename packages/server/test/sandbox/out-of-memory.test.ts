@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { test, type TestContext } from 'node:test';
 import type { SandboxExit } from '../../src/domain/ports/sandbox.ts';
+import type { Group } from '../../src/sandbox/cgroup/group.ts';
 import { Engine } from '../../src/sandbox/docker/engine.ts';
 import { DockerSandbox } from '../../src/sandbox/docker/sandbox.ts';
 import { OomKills } from '../../src/sandbox/oom-kills.ts';
@@ -17,6 +18,10 @@ interface EngineSays {
   oomKilled: boolean;
   /** What the engine does with who listens for events. */
   onEvents(response: ServerResponse): void;
+  /** Of Podman, how often the kernel of the host has killed for want of memory, each time that it is asked. */
+  hostOomKills?: () => number;
+  /** Its cgroup, which has no process any more. */
+  group?: Group;
 }
 
 /** The end of a container, as an engine tells it that says what it is told to say. */
@@ -51,12 +56,13 @@ async function endOf(t: TestContext, says: EngineSays): Promise<{ exit: SandboxE
     name: 'one',
     streams: { stdin: new PassThrough(), stdout: new PassThrough(), stderr: new PassThrough() },
     logFile: null,
-    group: null,
+    group: says.group ?? null,
     initPid: 0,
-    isPodman: false,
+    isPodman: says.hostOomKills !== undefined,
     isFrozen: false,
     output: { ended: Promise.resolve(), close: () => {}, drop: () => {} },
     onEnd: () => {},
+    ...(says.hostOomKills ? { hostOomKills: says.hostOomKills } : {}),
   });
   return { exit: await sandbox.exited, asked };
 }
@@ -92,6 +98,22 @@ test('no event is waited for where the end of a container says enough', async (t
   const normal = await endOf(t, { code: 1, oomKilled: false, onEvents });
   assert.equal(normal.exit.reason, 'exit');
   assert.deepEqual(normal.asked, ['POST /containers/one/wait', 'DELETE /containers/one']);
+});
+
+test('where Podman has taken the group away before it could be read, a kill on the host meanwhile is what ended it', async (t) => {
+  const onEvents = (): never => assert.fail('Podman tells no such event.');
+  const says = { code: 137, oomKilled: false, onEvents };
+  const missed = () => {
+    const counts = [7];
+    return { ...says, hostOomKills: () => counts.shift() ?? 8 };
+  };
+  assert.equal((await endOf(t, missed())).exit.reason, 'oom');
+  assert.equal((await endOf(t, { ...says, hostOomKills: () => 8 })).exit.reason, 'exit');
+  const groupOf = (kills: number | null) =>
+    ({ oomKills: () => 0, oomKillsIfThere: () => kills, pids: () => [] }) as unknown as Group;
+  assert.equal((await endOf(t, { ...missed(), group: groupOf(null) })).exit.reason, 'oom');
+  // One that could be read says for certain that the kill was another sandbox's.
+  assert.equal((await endOf(t, { ...missed(), group: groupOf(0) })).exit.reason, 'exit');
 });
 
 test('a kill for want of memory is of long ago at the second look, and not while anything dies of it', () => {

@@ -66,14 +66,15 @@ export class Group {
 
   /** Times that the kernel killed a process of this sandbox for want of memory. */
   oomKills(): number {
+    return this.oomKillsIfThere() ?? 0;
+  }
+
+  /** Null where the kernel does not count them, or the group is gone. */
+  oomKillsIfThere(): number | null {
     const memory = this.folderOf('memory');
-    if (!memory) return 0;
-    return (
-      readNumber(
-        join(memory.path, memory.version === 2 ? 'memory.events' : 'memory.oom_control'),
-        'oom_kill',
-      ) ?? 0
-    );
+    if (!memory) return null;
+    const file = memory.version === 2 ? 'memory.events' : 'memory.oom_control';
+    return readNumber(join(memory.path, file), 'oom_kill');
   }
 
   /** CPU time so far, memory without page cache, processes and threads. */

@@ -6,6 +6,7 @@ import type {
   SandboxExitReason,
   SandboxStats,
 } from '../../domain/ports/sandbox.ts';
+import { readNumber } from '../cgroup/files.ts';
 import type { Group } from '../cgroup/group.ts';
 import { OomKills } from '../oom-kills.ts';
 import { cutLog } from '../output-log.ts';
@@ -47,6 +48,8 @@ export interface DockerSandboxParts {
   isFrozen: boolean;
   output: Output;
   onEnd(): void;
+  /** For tests: how often the kernel of this host has killed for want of memory, in whatever group. */
+  hostOomKills?: () => number;
 }
 
 export class DockerSandbox implements RunningSandbox {
@@ -62,6 +65,8 @@ export class DockerSandbox implements RunningSandbox {
   private endedBy: SandboxExitReason | null = null;
   private hasEnded = false;
   private readonly oomKills: OomKills;
+  /** The same of the whole host, for a group that was gone before its count could be read. */
+  private readonly hostOomKills: OomKills;
   private memoryByteSeconds = 0;
   private sampledMs = performance.now();
 
@@ -76,6 +81,7 @@ export class DockerSandbox implements RunningSandbox {
       () => parts.group?.oomKills() ?? 0,
       () => this.pids().some(isDying),
     );
+    this.hostOomKills = new OomKills(parts.hostOomKills ?? oomKillsOfHost, () => this.pids().some(isDying));
     this.stdin.on('error', () => {});
     this.exited = this.awaitExit();
     this.exited.catch(() => {});
@@ -101,6 +107,7 @@ export class DockerSandbox implements RunningSandbox {
       // The engine may tell of an end long after it; what ended the program is not of long ago then.
       if (this.initSince === null || !isRunning(this.parts.initPid, this.initSince)) return;
       this.oomKills.look();
+      this.hostOomKills.look();
     }
     if (this.logFile !== null) cutLog(this.logFile);
   }
@@ -188,26 +195,36 @@ export class DockerSandbox implements RunningSandbox {
    * Of a program that was killed, and not by us. The engine takes its cgroup away at once, so mostly it alone knows. It
    * does not tell which process was killed: where a tool was before, the end of the program is not called out of memory.
    */
-  private async wasOutOfMemory(atDeath: Promise<number> | null): Promise<boolean> {
+  private async wasOutOfMemory(atDeath: ReturnType<typeof oomKillsAtDeath> | null): Promise<boolean> {
     const { engine, name, isPodman } = this.parts;
-    if (this.oomKills.hasNew((await atDeath) ?? 0)) return true;
-    if (this.oomKills.hasOld) return false;
+    const { kills, isFinal } = (await atDeath) ?? { kills: 0, isFinal: false };
+    if (this.oomKills.hasNew(kills)) return true;
+    if (isFinal || this.oomKills.hasOld) return false;
     const details = await inspect(engine, name).catch(() => null);
-    if (details === null || isPodman) return details?.oomKilled ?? false;
-    return details.oomKilled || tellsOfOom(engine, name);
+    if (details?.oomKilled) return true;
+    // Podman takes the group away before it tells of the end, and may have been faster than the look at it.
+    if (isPodman) return this.hostOomKills.hasNew();
+    return details !== null && tellsOfOom(engine, name);
   }
 }
 
-/** Reads the kernel's count in the moment between the end of the init and the removal of its cgroup. */
-async function oomKillsAtDeath(group: Group, initPid: number): Promise<number> {
+/**
+ * Looks at the kernel's count until its init has ended. `isFinal`: it was there to be read after that, so that nothing can
+ * have been missed.
+ */
+async function oomKillsAtDeath(group: Group, initPid: number): Promise<{ kills: number; isFinal: boolean }> {
   const since = startTime(initPid);
   let kills = 0;
   while (since !== null && isRunning(initPid, since)) {
     kills = Math.max(kills, group.oomKills());
     await delay(DEATH_WATCH_MS, undefined, { ref: false });
   }
-  return Math.max(kills, group.oomKills());
+  const last = group.oomKillsIfThere();
+  return { kills: Math.max(kills, last ?? 0), isFinal: last !== null };
 }
+
+/** Counted since the kernel was started; none where it does not count them. */
+const oomKillsOfHost = (): number => readNumber('/proc/vmstat', 'oom_kill') ?? 0;
 
 /** Engines tell a signal as 128 and its number, as shells do; the program may have chosen such a number itself. */
 function codeOf(code: number | null): { code: number | null; signal: string | null } {
