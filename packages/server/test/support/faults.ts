@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { isRunning } from '../../src/sandbox/processes.ts';
 import { fillDisk, grow } from './full-disk.ts';
 import type { Service } from './service.ts';
 
@@ -34,7 +35,9 @@ const FREEZE_MS = 800;
 
 interface Found {
   initPid: number;
+  initSince: string;
   monitorPid: number;
+  monitorSince: string;
 }
 
 /** Makes a fault. Resolves when the service runs again; false when there was nothing to hit. */
@@ -56,7 +59,7 @@ export async function strike(service: Service, fault: Fault, draw: () => number)
   if (!sandbox) return false;
   const target =
     fault === 'monitor'
-      ? sandbox.monitorPid
+      ? livingMonitor(sandbox)
       : fault === 'init'
         ? sandbox.initPid
         : pick(inside(sandbox.initPid), draw);
@@ -71,7 +74,7 @@ export async function strike(service: Service, fault: Fault, draw: () => number)
 async function fullDisk(service: Service, isKilled: boolean): Promise<boolean> {
   const ballast = join(service.dataDir, 'ballast');
   try {
-    await fillDisk(ballast);
+    if (!(await fillDisk(ballast))) return false;
     await delay(FULL_MS);
     if (isKilled) await service.kill9();
   } finally {
@@ -113,7 +116,11 @@ function send(pid: number, signal: NodeJS.Signals): boolean {
   }
 }
 
-/** What the driver wrote down of its detached sandboxes. */
+/** A number of long ago may be another process's by now, on the whole host. */
+const livingMonitor = ({ monitorPid, monitorSince }: Found): number | undefined =>
+  isRunning(monitorPid, monitorSince) ? monitorPid : undefined;
+
+/** What the driver wrote down of its detached sandboxes, of those whose first process lives. */
 export function detached(service: Service): Found[] {
   const folder = join(service.dataDir, 'runtime', 'detached');
   const names = tryOr(() => readdirSync(folder), []);
@@ -121,7 +128,7 @@ export function detached(service: Service): Found[] {
     .filter((name) => name.endsWith('.json'))
     .flatMap((name) => {
       const record = tryOr(() => JSON.parse(readFileSync(join(folder, name), 'utf8')) as Found, null);
-      return record ? [record] : [];
+      return record && isRunning(record.initPid, record.initSince) ? [record] : [];
     });
 }
 
@@ -129,7 +136,7 @@ export function detached(service: Service): Found[] {
 function inside(initPid: number): number[] {
   const namespaceOf = (pid: number) => tryOr(() => readlinkSync(`/proc/${pid}/ns/pid`), null);
   const wanted = namespaceOf(initPid);
-  if (wanted === null) return [];
+  if (wanted === null || wanted === namespaceOf(process.pid)) return [];
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   return pids.map(Number).filter((pid) => pid !== initPid && namespaceOf(pid) === wanted);
 }

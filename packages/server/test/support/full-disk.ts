@@ -3,10 +3,10 @@ import { closeSync, openSync, writeSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-/** Makes a file that takes all that is left of its disk. */
-export async function fillDisk(file: string): Promise<void> {
+/** Makes a file that takes all that is left of its disk. False: it could not be made. */
+export async function fillDisk(file: string): Promise<boolean> {
   const { bfree, bsize } = await statfs(dirname(file));
-  await grow(file, bfree * bsize);
+  return grow(file, bfree * bsize);
 }
 
 /** Makes a file of the size, or of what there is room for. False: it could not be made. */
