@@ -24,7 +24,9 @@ import type { Database } from '../../src/store/database.ts';
 import { startEmbedded } from '../../src/store/embedded/server.ts';
 import { migrate } from '../../src/store/migrate.ts';
 import { createSnapshotRows } from '../../src/store/snapshots.ts';
+import { folderForDatabases } from '../support/database.ts';
 import { silentLog } from '../support/log.ts';
+import { placeCluster } from '../support/prepared-cluster.ts';
 
 const commits = `blob\nmark :1\ndata 5\nhello
 commit refs/heads/main\ncommitter A <a@example.org> 0 +0000\ndata 1\nx\nM 100644 :1 AGENTS.md
@@ -32,6 +34,13 @@ reset refs/berth/commits/kept\nfrom refs/heads/main\n\ndone\n`;
 
 function configOf(root: string, name: string): Config {
   return readConfig({ BERTH_DATA_DIR: join(root, name) });
+}
+
+/** Gives an installation a database without a row, as its first start would. */
+async function withDatabase(config: Config): Promise<Config> {
+  mkdirSync(config.dataDir, { mode: 0o711 });
+  await placeCluster(config.paths.postgres);
+  return config;
 }
 
 function capture(): { streams: Parameters<typeof backupCommand>[2]; text: () => string } {
@@ -66,9 +75,9 @@ async function refsOf(config: Config, agentId: string): Promise<string> {
 }
 
 test('a running installation is backed up and restored elsewhere with its rows and repositories', async () => {
-  const root = mkdtempSync('/tmp/berth-backup-');
+  const root = mkdtempSync(join(folderForDatabases(), 'berth-backup-'));
   chmodSync(root, 0o755);
-  const source = configOf(root, 'source');
+  const source = await withDatabase(configOf(root, 'source'));
   const target = configOf(root, 'target');
   const folder = join(root, 'backup');
   const [filled, empty] = [newId(), newId()];
@@ -123,10 +132,10 @@ test('a running installation is backed up and restored elsewhere with its rows a
 });
 
 test('snapshots come back with their content, and one whose content is missing is left out and told of', async () => {
-  const root = mkdtempSync('/tmp/berth-backup-');
+  const root = mkdtempSync(join(folderForDatabases(), 'berth-backup-'));
   chmodSync(root, 0o755);
-  const source = configOf(root, 'source');
-  const target = configOf(root, 'target');
+  const source = await withDatabase(configOf(root, 'source'));
+  const target = await withDatabase(configOf(root, 'target'));
   const folder = join(root, 'backup');
   const [orgId, agentId, whole, broken] = [newId(), newId(), newId(), newId()];
   const { streams, text } = capture();

@@ -9,17 +9,20 @@ import type { Engine } from '../../src/store/embedded/engine.ts';
 import { startEmbedded } from '../../src/store/embedded/server.ts';
 import type { EmbeddedServer } from '../../src/store/embedded/server.ts';
 import { processesIn, readPid } from '../../src/store/embedded/stale.ts';
-import { engines } from '../support/database.ts';
+import { engines, folderForDatabases } from '../support/database.ts';
 import { silentLog } from '../support/log.ts';
+import { placeCluster } from '../support/prepared-cluster.ts';
 import { startLines } from '../support/process.ts';
 import { until, inTime } from '../support/until.ts';
 import type { LineProcess } from '../support/process.ts';
 
 const CHILD = fileURLToPath(new URL('./fixtures/embedded-child.ts', import.meta.url));
 
-function dataFolder(): string {
-  const folder = mkdtempSync('/tmp/berth-data-');
+/** Empty, or with a database of this engine, for the many tests that are not about how one is made. */
+async function dataFolder(made?: Engine): Promise<string> {
+  const folder = mkdtempSync(join(folderForDatabases(), 'berth-data-'));
   chmodSync(folder, 0o711);
+  if (made) await placeCluster(join(folder, 'postgres'), made);
   return folder;
 }
 
@@ -50,7 +53,7 @@ for (const { name, engine, options } of engines()) {
     `kill -9 of the service ends PostgreSQL, and the next start has every acknowledged row (${name})`,
     options,
     async () => {
-      const dataDir = dataFolder();
+      const dataDir = await dataFolder(engine);
       const child = startChild(dataDir, engine!.kind, 1_000_000);
       try {
         await until('rows are acknowledged', () => child.lines.length > 50 || child.child.exitCode !== null);
@@ -76,7 +79,7 @@ for (const { name, engine, options } of engines()) {
 const engine = findEngines()[0];
 
 test('PostgreSQL starts again after it was killed as a whole, with no service to see it', async () => {
-  const dataDir = dataFolder();
+  const dataDir = await dataFolder(engine);
   const child = startChild(dataDir, engine!.kind, 30);
   try {
     await until('the rows are in', () => child.lines.length > 30);
@@ -97,7 +100,7 @@ test('PostgreSQL starts again after it was killed as a whole, with no service to
 });
 
 test('a service that ends in order has stopped PostgreSQL before it is gone', async () => {
-  const dataDir = dataFolder();
+  const dataDir = await dataFolder(engine);
   const child = startChild(dataDir, engine!.kind, 3, 'stop');
   try {
     await inTime('it is gone', child.ended);
@@ -111,7 +114,7 @@ test('a service that ends in order has stopped PostgreSQL before it is gone', as
 });
 
 test('a pid file of a crash whose pid belongs to another process by now does not hinder the start', async () => {
-  const dataDir = dataFolder();
+  const dataDir = await dataFolder(engine);
   try {
     const first = await start(dataDir, engine!);
     await first.stop();
@@ -127,7 +130,7 @@ test('a pid file of a crash whose pid belongs to another process by now does not
 });
 
 test('PostgreSQL that is killed under a running service is started again', async () => {
-  const dataDir = dataFolder();
+  const dataDir = await dataFolder(engine);
   const server = await start(dataDir, engine!);
   const db = openDatabase({ connection: server.connection, pool: 2 });
   try {
@@ -148,7 +151,7 @@ test('PostgreSQL that is killed under a running service is started again', async
 
 for (const moment of ['at once', 'when its successor has begun'] as const) {
   test(`a stop ${moment} after PostgreSQL was killed ends whatever was started meanwhile`, async () => {
-    const dataDir = dataFolder();
+    const dataDir = await dataFolder(engine);
     const server = await start(dataDir, engine!);
     try {
       for (let round = 0; round < 2; round++) {
@@ -173,7 +176,7 @@ for (const moment of ['at once', 'when its successor has begun'] as const) {
 }
 
 test('only the holder of the password gets in, and nothing listens on the network', async () => {
-  const dataDir = dataFolder();
+  const dataDir = await dataFolder();
   const server = await start(dataDir, engine!);
   try {
     const stranger = openDatabase({ connection: { ...server.connection, password: 'guess' }, pool: 1 });
@@ -193,7 +196,7 @@ test('only the holder of the password gets in, and nothing listens on the networ
 });
 
 test('a data directory of another PostgreSQL version is refused with both versions', async () => {
-  const dataDir = dataFolder();
+  const dataDir = await dataFolder(engine);
   try {
     const server = await start(dataDir, engine!);
     await server.stop();
@@ -208,7 +211,7 @@ test('a data directory of another PostgreSQL version is refused with both versio
 });
 
 test('a start that fails shows the words of PostgreSQL and leaves no process', async () => {
-  const dataDir = dataFolder();
+  const dataDir = await dataFolder(engine);
   try {
     const server = await start(dataDir, engine!);
     await server.stop();

@@ -94,7 +94,7 @@ const enoughBytes = 2 * 1024 ** 3;
  * A database is hundreds of files, and each test makes one and drops it: on a disk that is most of what a run costs (ext4
  * looks for inodes that were not freed lately), in memory it is nothing.
  */
-function folderForDatabases(): string {
+export function folderForDatabases(): string {
   try {
     accessSync(memory, constants.W_OK | constants.X_OK);
     const { bavail, bsize } = statfsSync(memory);
