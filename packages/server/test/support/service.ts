@@ -5,6 +5,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { folderForDatabases } from './database.ts';
 import { placeCluster } from './prepared-cluster.ts';
 import { servicePort } from './service-port.ts';
 
@@ -83,7 +84,7 @@ process.once('exit', () => {
  * data directory, and waits until it is ready. The caller ends it, best by `t.after(() => service.end())`.
  */
 export async function startService(options: ServiceOptions = {}): Promise<Service> {
-  const parentDir = mkdtempSync('/tmp/berth-t-');
+  const parentDir = mkdtempSync(join(folderForData(options), 'berth-t-'));
   // Sandboxes and PostgreSQL run as other users when the tests run as root, and must be able to pass through.
   chmodSync(parentDir, 0o711);
   const dataDir = join(parentDir, 'data');
@@ -178,6 +179,16 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     },
     end,
   };
+}
+
+/**
+ * In memory where there is enough: a service writes its database through to the disk again and again, and the files of a
+ * database are made and removed for each. Not those with a disk of their own, nor those that keep sandboxes ready:
+ * kernels before 6.3 map no users on a file system in memory.
+ */
+function folderForData({ diskMiB, env }: ServiceOptions): string {
+  const isPlain = diskMiB === undefined && (env?.['BERTH_WARM_SANDBOXES'] ?? '0') === '0';
+  return isPlain ? folderForDatabases() : '/tmp';
 }
 
 /** Where the run of the tests keeps compiled code, for the processes that it starts as well. */
