@@ -199,9 +199,9 @@ test('a folder that is nested a thousand times is deleted, and refused as an arc
   assert.ok(!existsSync(join(workspace, 'deep')));
 });
 
-test('a hundred thousand files in a folder are listed in pages without all of them in memory', async () => {
+test('twenty thousand files in a folder are listed in pages, in their order', async () => {
   const { volumes, volumeDir, shell } = newWorld('/dev/shm');
-  shell('mkdir many; cd many; seq -f "file-%06.0f" 100000 | xargs touch');
+  shell('mkdir many; cd many; seq -f "file-%06.0f" 20000 | xargs touch');
   const names: string[] = [];
   let after: Buffer | null = null;
   for (let page = 0; page < 3; page += 1) {
