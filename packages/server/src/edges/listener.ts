@@ -9,6 +9,7 @@ import type { App } from './app.ts';
 import { ambiguousHead } from './http/ambiguous-head.ts';
 import { newHead } from './http/answer.ts';
 import { lingerBeforeClose } from './http/linger.ts';
+import { answerHalfClosed } from './http/half-closed.ts';
 import { errorBody, errorResponse, presentable } from './http/errors.ts';
 
 /** A part of the service that speaks to the connection itself (git): no body limit, no buffering. */
@@ -63,6 +64,7 @@ export function createListener(
   // A missing Host is refused below, in the shape of every other refusal.
   const server = createServer({ shouldUpgradeCallback, requireHostHeader: false }, (request, response) => {
     lingerBeforeClose(request, response);
+    answering(request, response);
     const reason = ambiguousHead(request);
     if (reason !== null) return refuseHead(response, 400, reason);
     if (hosts.labelOf(request) !== null) return void appListener(request, response);
@@ -70,6 +72,7 @@ export function createListener(
     if (mount) void serveMount(app, mount, request, response);
     else if (!app.answerKnown(request, response)) void appListener(request, response);
   });
+  const answering = answerHalfClosed(server);
   // A client gets this long for its head; bodies have a limit of their own (a git push may rightly take long).
   server.headersTimeout = 15_000;
   server.requestTimeout = 3_600_000;

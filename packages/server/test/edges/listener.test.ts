@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { request } from 'node:http';
+import { once } from 'node:events';
+import { request, type ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { DomainError } from '../../src/domain/errors.ts';
@@ -9,6 +10,8 @@ import { inTime, until } from '../support/until.ts';
 
 let world: EdgeWorld;
 let origin: string;
+/** What `/raw/held` was asked by, when its client's side has ended, and whether the client was found to be gone. */
+let held: { response: ServerResponse; isEnded: boolean; isGone: boolean } | null = null;
 before(async () => {
   world = await edgeWorld();
   origin = await world.listen([
@@ -17,6 +20,13 @@ before(async () => {
       async handle(request, response) {
         if (request.url === '/raw/gone') throw new DomainError('not_found', 'Not found.');
         if (request.url === '/raw/broken') throw new Error('hunter2');
+        if (request.url === '/raw/held') {
+          const mine = { response, isEnded: false, isGone: false };
+          request.socket.once('end', () => (mine.isEnded = true));
+          response.once('close', () => (mine.isGone = !response.writableFinished));
+          held = mine;
+          return;
+        }
         let bytes = 0;
         for await (const chunk of request) bytes += (chunk as Buffer).length;
         response.end(String(bytes));
@@ -159,6 +169,83 @@ test('one that sends nothing more is not waited for long, and one that sends wit
   );
   assert.match(endless.text, /^HTTP\/1\.1 413 /);
   assert.ok(endless.written < 512 * 1024 * 1024, `${endless.written} bytes were taken`);
+});
+
+/** Sends a request and ends its own side at once, as `nc -N` does; gives what has come. */
+function halfClosed(head: string) {
+  const socket = connect({ port: Number(new URL(origin).port), host: '127.0.0.1', allowHalfOpen: true });
+  const heard = { text: '', socket, closed: Promise.withResolvers<string>() };
+  socket.on('data', (chunk) => (heard.text += chunk.toString()));
+  socket.on('error', () => {});
+  socket.on('end', () => heard.closed.resolve(heard.text));
+  socket.end(head);
+  return heard;
+}
+
+const keyed = (version = '1.1') =>
+  `HTTP/${version}\r\nHost: localhost\r\nAuthorization: Bearer ${world.keys.owner}\r\n`;
+
+test('a client that ends its side after its request gets the answer, at once, later and as a stream, and then the end', async () => {
+  const atOnce = await halfClosed(`GET /v1/agents ${keyed()}\r\n`).closed.promise;
+  assert.match(atOnce, /HTTP\/1\.1 200 OK\r\n.*"agents":\[/s);
+
+  held = null;
+  const later = halfClosed(`GET /raw/held ${keyed()}\r\n`);
+  const mine = await until('the end of its side is known', () => (held?.isEnded ? held : null));
+  mine.response.end('here');
+  assert.match(
+    await later.closed.promise,
+    /^(HTTP\/1\.1 102 Processing\r\n\r\n)+HTTP\/1\.1 200 OK\r\n.*here/s,
+  );
+
+  const sent = await fetch(`${origin}/api/v1/chat/send`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${world.keys.owner}`,
+      'content-type': 'application/json',
+      prefer: 'respond-async',
+    },
+    body: JSON.stringify({ agentId: world.agent.id, content: 'x' }),
+  });
+  const { runId } = (await sent.json()) as { runId: string };
+  const path = `/v1/runs/${runId}/events`;
+  const stream = halfClosed(`GET ${path} ${keyed()}Accept: text/event-stream\r\n\r\n`);
+  await until('it is followed', () => stream.text.includes('event: run.queued'));
+  world.core.settle(runId, { message: 'the end' });
+  assert.match(await stream.closed.promise, /event: run\.completed/);
+});
+
+test('a client that has gone is noticed all the same: while it waits, within a stream, and one of HTTP/1.0 by its end alone', async () => {
+  held = null;
+  const waiting = connect(Number(new URL(origin).port), '127.0.0.1');
+  waiting.write(`GET /raw/held ${keyed()}\r\n`);
+  const mine = await until('it waits', () => held);
+  assert.equal(mine.isGone, false);
+  waiting.destroy();
+  await until('nobody waits any more', () => mine.isGone);
+
+  const sent = await fetch(`${origin}/api/v1/chat/send`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${world.keys.owner}`,
+      'content-type': 'application/json',
+      prefer: 'respond-async',
+    },
+    body: JSON.stringify({ agentId: world.agent.id, content: 'x' }),
+  });
+  const { runId } = (await sent.json()) as { runId: string };
+  const follower = connect(Number(new URL(origin).port), '127.0.0.1');
+  follower.write(`GET /v1/runs/${runId}/events ${keyed()}Accept: text/event-stream\r\n\r\n`);
+  await once(follower, 'data');
+  await until('it is followed', () => world.core.followers.size === 1);
+  follower.destroy();
+  await until('nobody follows any more', () => world.core.followers.size === 0);
+
+  held = null;
+  const old = halfClosed(`GET /raw/held ${keyed('1.0')}\r\n`);
+  const its = await until('it was asked', () => held);
+  await until('its end is its leave', () => its.isGone);
+  old.socket.destroy();
 });
 
 test('a body read from the connection is checked like any other', async () => {

@@ -4,6 +4,7 @@ import type { ConversationEvent } from '../../domain/events.ts';
 import type { EventSink } from '../../services/api.ts';
 import { eventOf } from '../present/events.ts';
 import type { Head } from './answer.ts';
+import { probeUntilClosed } from './half-closed.ts';
 import type { TextSink } from './route.ts';
 
 /** The text of one event in a stream, with the blank line that ends it; `''` for one that is not told. */
@@ -58,7 +59,16 @@ export function createStreams(options: StreamOptions): Streams {
     async open(response, head, begin, toText = frame) {
       const stream = new Stream(response, head, options, markDirty, toText);
       all.add(stream);
+      // Whether a client that has ended its side is still there is known when something was sent to it (half-closed.ts).
+      const { socket } = response;
+      const probe = () =>
+        probeUntilClosed(response, () => {
+          if (stream.begun) stream.raw(':\n\n');
+        });
+      if (socket?.readableEnded) probe();
+      else socket?.once('end', probe);
       response.once('close', () => {
+        socket?.off('end', probe);
         all.delete(stream);
         stream.close();
       });

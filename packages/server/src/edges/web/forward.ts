@@ -60,12 +60,17 @@ export async function forward(
     response.writeHead(answer.statusCode!, answerFields(answer, own, given.told.isKeyed).flat());
     // The head is seen before there is a body: streams of events begin so.
     response.flushHeaders();
+    // Nothing can be put into this answer to see whether a client that ends its side from here on is still there.
+    const { socket } = request;
+    const left = () => response.destroy();
+    socket.once('end', left);
     const silence = new Silence(times.idleMs, () =>
       connection.destroy(new Error('Nothing passed for too long.')),
     );
     for (const stream of [request, answer]) stream.on('data', silence.heard);
     connection.once('close', silence.end);
     pipeline(answer, response, (error) => {
+      socket.off('end', left);
       if (error) response.destroy();
       connection.destroy();
       // The client's next request comes after what the server has not read of this one.
