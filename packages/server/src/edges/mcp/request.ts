@@ -19,6 +19,7 @@ const shapes: Record<string, (typeof specTypeSchemas)[keyof typeof specTypeSchem
 export function wrongParams(body: unknown): DomainError | null {
   if (typeof body !== 'object' || body === null || !('method' in body) || !('id' in body)) return null;
   const { method } = body;
+  if (method === 'initialize' && saysItsRevision(body)) return null;
   const shape = typeof method === 'string' && Object.hasOwn(shapes, method) ? shapes[method] : undefined;
   const issues = shape?.['~standard'].validate(body).issues ?? [];
   const details = issues.flatMap(({ path = [], message }) => {
@@ -27,4 +28,11 @@ export function wrongParams(body: unknown): DomainError | null {
     return [{ path: names.join('.').slice(0, 200), message: message.replace(/^Invalid input: /, '') }];
   });
   return details.length === 0 ? null : invalidRequest(details.slice(0, 20));
+}
+
+/** A request of 2026-07-28, which knows no `initialize`: what is wrong with one is that there is no such method. */
+function saysItsRevision(body: object): boolean {
+  const { params } = body as { params?: { _meta?: unknown } };
+  const meta = params?._meta;
+  return typeof meta === 'object' && meta !== null && 'io.modelcontextprotocol/protocolVersion' in meta;
 }
