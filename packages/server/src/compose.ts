@@ -361,7 +361,11 @@ export async function compose(
   };
 
   const app = createApp(services, {
-    addresses: { baseUrl: config.baseUrl, appDomain: config.appDomain },
+    addresses: {
+      baseUrl: config.baseUrl,
+      appDomain: config.appDomain,
+      a2aCapabilities: config.a2aCapabilities,
+    },
     trustedProxies: config.trustedProxies,
     log,
     probe: async () => {
@@ -395,7 +399,7 @@ export async function compose(
       await agents.resumeRemovals();
       await outside.start();
       rateLimit.start(500);
-      a2a.delivery.start();
+      if (config.a2aCapabilities.includes('pushNotifications')) a2a.delivery.start();
       await grpc.start();
       purge = setInterval(() => {
         idempotency

@@ -116,6 +116,11 @@ export const vars = {
     '(the same)',
     'Port of gRPC that agent cards tell, 1 to 65535, when a proxy takes it on another one.',
   ),
+  a2aCapabilities: declare(
+    'BERTH_A2A_CAPABILITIES',
+    'streaming,pushNotifications,extendedAgentCard',
+    'What agent cards declare for A2A, comma-separated, or none; what is left out is refused.',
+  ),
   egressDefault: declare(
     'BERTH_EGRESS_DEFAULT',
     'npm,pypi,debian',

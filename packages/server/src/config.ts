@@ -1,7 +1,8 @@
-import { readA2aGrpc, type A2aGrpcConfig } from './config-a2a-grpc.ts';
+import { readA2aCapabilities, readA2aGrpc, type A2aGrpcConfig } from './config-a2a.ts';
 import { readSmtp, type SmtpConfig } from './config-smtp.ts';
 import { createHash } from 'node:crypto';
 import { join, resolve } from 'node:path';
+import type { A2aCapability } from './domain/a2a-capabilities.ts';
 import { parseNetwork, type Network } from './domain/address-ranges.ts';
 import type { EgressPolicy } from './domain/egress-policy.ts';
 import { isolationGrades, type Isolation } from './domain/ports/sandbox.ts';
@@ -52,6 +53,8 @@ export interface Config {
   smtp: SmtpConfig | null;
   /** Null: A2A is not served over gRPC. */
   a2aGrpc: A2aGrpcConfig | null;
+  /** What agent cards declare for A2A. */
+  a2aCapabilities: readonly A2aCapability[];
   /** Of agents whose owner has set none. */
   defaultEgress: EgressPolicy;
   defaultModel: string | null;
@@ -166,6 +169,7 @@ export function readConfig(env: Env): Config {
     allowPrivateNetworks: readNetworks('BERTH_ALLOW_PRIVATE_NETWORKS', vars.allowPrivateNetworks(env)),
     smtp: readSmtp(env, baseUrl),
     a2aGrpc: readA2aGrpc(env, port),
+    a2aCapabilities: readA2aCapabilities(env),
     defaultEgress: readDefaultEgress(vars.egressDefault(env) || 'npm,pypi,debian'),
     defaultModel: defaultModel || null,
     modelProvidersFile: readFileName('BERTH_MODEL_PROVIDERS', vars.modelProviders(env)),

@@ -23,6 +23,7 @@ const bad: Record<string, string[]> = {
   BERTH_ALLOW_PRIVATE_NETWORKS: ['127.0.0.1', 'localhost/8', '10.0.0.0/33', '300.0.0.0/8', '::1/129'],
   BERTH_A2A_GRPC_PORT: ['grpc', '-1', '65536', '8080'],
   BERTH_A2A_GRPC_PUBLIC_PORT: ['0', '65536', 'https'],
+  BERTH_A2A_CAPABILITIES: ['all', 'streaming,push', 'none,streaming', ','],
   BERTH_SMTP_PORT: ['25a', '-1', '65536'],
   BERTH_SMTP_NAME: ['a b', 'https://a'],
   BERTH_SMTP_TLS_CERT: ['/a/certificate.pem'],
@@ -82,6 +83,9 @@ test('Without any variable everything has its documented default.', () => {
   assert.equal(config.baseUrl, 'http://localhost:8080');
   assert.equal(config.appDomain, 'localhost:8080');
   assert.deepEqual(config.rateLimit, { quota: 600, windowSeconds: 60 });
+  assert.deepEqual(config.a2aCapabilities, ['streaming', 'pushNotifications', 'extendedAgentCard']);
+  assert.deepEqual(readConfig({ BERTH_A2A_CAPABILITIES: 'streaming' }).a2aCapabilities, ['streaming']);
+  assert.deepEqual(readConfig({ BERTH_A2A_CAPABILITIES: 'none' }).a2aCapabilities, []);
   assert.equal(config.databaseUrl, null);
 });
 

@@ -25,6 +25,9 @@ export interface AnswerMessage {
   metadata: Record<string, unknown> | null;
 }
 
+/** What a caller said, with what makes the same message known when it is sent again. */
+export type KeptAnswer = Answer & { repeatKey?: string };
+
 export type Answer =
   /** Null: nobody will choose any more. */
   | { kind: 'permission'; optionId: string | null }

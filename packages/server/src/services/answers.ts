@@ -3,10 +3,10 @@ import { invalid } from '../domain/errors.ts';
 import { readInput } from '../domain/input-form.ts';
 import { requireClientMessageId, requireMetadata, shownExtras } from '../domain/parts.ts';
 import type { Answer, Question } from '../domain/questions.ts';
-import type { RunResponse } from './api.ts';
+import type { RunAnswer } from './api.ts';
 
 /** What a response says to a question. Throws `invalid_request` when it does not answer it. */
-export function answerOf(question: Question, response: RunResponse): Answer {
+export function answerOf(question: Question, response: RunAnswer): Answer {
   switch (question.kind) {
     case 'permission': {
       const offered = question.options.map((option) => option.optionId);

@@ -271,7 +271,12 @@ export interface RunOutcome {
 }
 
 /** What a caller says to a question: one of the options of a permission, or what an input asked for. */
-export type RunResponse =
+export type RunResponse = RunAnswer & {
+  /** Names the message that answers, so that the same one is known when it comes again (`RunsService.asked`). */
+  repeatKey?: string;
+};
+
+export type RunAnswer =
   | { requestId: string; optionId: string }
   /**
    * A text answers the one property that the form has, or its first required text, or its first text. Null = the caller
@@ -302,6 +307,8 @@ export interface RunsService {
   respond(p: Principal, runId: string, input: RunResponse): Promise<Run>;
   /** What the run waits for, oldest first. */
   questions(p: Principal, runId: string): Promise<Question[]>;
+  /** The same, and whether the message of this `repeatKey` has answered something before: both as of one moment. */
+  asked(p: Principal, runId: string, repeatKey: string): Promise<{ open: Question[]; isRepeated: boolean }>;
   /** What the run has made so far, in order of their first appearance. */
   artifacts(p: Principal, runId: string): Promise<Artifact[]>;
   /** Resolves when the run has ended, or with what it is after `waitMs`, or early when `signal` aborts. */

@@ -214,7 +214,9 @@ export function createRuns(deps: RunsDependencies): RunsService {
       }
       const answer = answerOf(question, input);
       const event = resolvedEvent(runId, question, answer, 'caller');
-      const written = await answerQuestion(db, runId, input.requestId, answer, event);
+      const { repeatKey } = input;
+      const kept = repeatKey === undefined ? answer : { ...answer, repeatKey };
+      const written = await answerQuestion(db, runId, input.requestId, kept, event);
       if (!written)
         throw new DomainError('conflict', 'The run does not wait for an answer to this request any more.');
       life.publish.written(written);
@@ -226,6 +228,15 @@ export function createRuns(deps: RunsDependencies): RunsService {
       await visibleRun(db, p, runId);
       const asked = await openQuestions(db, runId);
       return asked.filter(({ isAnswered }) => !isAnswered).map(({ question }) => question);
+    },
+
+    async asked(p, runId, repeatKey) {
+      await visibleRun(db, p, runId);
+      const asked = await openQuestions(db, runId);
+      return {
+        open: asked.filter(({ isAnswered }) => !isAnswered).map(({ question }) => question),
+        isRepeated: asked.some((one) => one.repeatKey === repeatKey),
+      };
     },
 
     async artifacts(p, runId) {

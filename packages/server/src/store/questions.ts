@@ -1,5 +1,5 @@
 import type { EventBody } from '../domain/events.ts';
-import type { Answer, Question } from '../domain/questions.ts';
+import type { Answer, KeptAnswer, Question } from '../domain/questions.ts';
 import type { Database } from './database.ts';
 import { eventOf, type EventRow } from './events.ts';
 
@@ -29,12 +29,14 @@ export async function answeredQuestions(
 export interface OpenQuestion {
   question: Question;
   isAnswered: boolean;
+  /** Of the answer, when it came with one. */
+  repeatKey: string | null;
 }
 
 /** Those of a run that nobody has cancelled, oldest first. */
 export async function openQuestions(db: Database, runId: string): Promise<OpenQuestion[]> {
   return db.sql<OpenQuestion[]>`
-    select question, answer is not null as "isAnswered" from questions
+    select question, answer is not null as "isAnswered", answer ->> 'repeatKey' as "repeatKey" from questions
     where run_id = ${runId} and (resolved_at is null or answer is not null) order by request_id`;
 }
 
@@ -49,7 +51,7 @@ export async function answerQuestion(
   db: Database,
   runId: string,
   requestId: string,
-  answer: Answer,
+  answer: KeptAnswer,
   event: EventBody,
 ) {
   const at = new Date();

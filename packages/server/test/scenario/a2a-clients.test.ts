@@ -13,6 +13,7 @@ import { generateText, streamText } from 'ai';
 import { grpcCallOptions, grpcPort } from '../support/a2a-grpc.ts';
 import type { A2aWorld } from '../support/a2a-world.ts';
 import { a2aWorld } from '../support/a2a-world.ts';
+import { wireTests } from '../support/a2a-wire-tests.ts';
 import { keyedProxy } from '../support/keyed-proxy.ts';
 
 let world: A2aWorld;
@@ -27,6 +28,8 @@ before(async () => {
   };
 });
 after(() => world.close());
+
+wireTests(() => world);
 
 function sent(text: string, more: Partial<Message> = {}): Message {
   return {

@@ -204,6 +204,10 @@ export function memoryCore(agents: AgentsService): MemoryCore {
         await visible(p, runs.get(id));
         return [];
       },
+      async asked(p, id) {
+        await visible(p, runs.get(id));
+        return { open: [], isRepeated: false };
+      },
       async artifacts(p, id) {
         await visible(p, runs.get(id));
         return [];

@@ -1,7 +1,7 @@
 /**
  * A repository with an Agent Client Protocol agent of a few lines that does what its prompt says, so that a test can have
  * every kind of answer: `echo …` (and whatever else), `slow COUNT MS`, `hold [FILE]` (goes on when
- * there is that file, or `go`, in the workspace), `artifacts`, `chunks`, `ask`, `access` (an authorization),
+ * there is that file, or `go`, in the workspace), `artifacts`, `chunks`, `ask`, `interview [FILE]` (asks twice, first when there is that file), `access` (an authorization),
  * `permission`, `refuse`,
  * `plain …`, `parts` (tells what came), `big BYTES`.
  */
@@ -62,6 +62,17 @@ async function answer(sessionId, prompt, meta) {
       const said = await ask('elicitation/create', { sessionId, mode: 'form', message: 'What colour?',
         requestedSchema: { type: 'object', properties: { colour: { type: 'string' } }, required: ['colour'] } });
       say('You said ' + JSON.stringify(said.content ?? said.action) + '.');
+      break;
+    }
+    case 'interview': {
+      const heard = [];
+      while (rest[0] !== undefined && !existsSync('/workspace/' + rest[0])) await sleep(50);
+      for (const name of ['colour', 'size']) {
+        const said = await ask('elicitation/create', { sessionId, mode: 'form', message: 'What ' + name + '?',
+          requestedSchema: { type: 'object', properties: { [name]: { type: 'string' } }, required: [name] } });
+        heard.push(said.content?.[name] ?? said.action);
+      }
+      say('You said ' + heard.join(' and ') + '.');
       break;
     }
     case 'access': {

@@ -1,10 +1,10 @@
 import type { Question } from '../../domain/questions.ts';
-import type { RunResponse } from '../../services/api.ts';
+import type { RunAnswer } from '../../services/api.ts';
 import { isRecord, malformed } from './guard.ts';
 import type { ReadParts } from './parts.ts';
 
 /** What a message says to the question that its task asks. Throws RequestMalformedError. */
-export function answerTo(question: Question, { text, data }: ReadParts): RunResponse {
+export function answerTo(question: Question, { text, data }: ReadParts): RunAnswer {
   const { requestId } = question;
   const given = data.find(isRecord);
   if (question.kind === 'input') {

@@ -10,10 +10,10 @@ import { canonicalJson } from './canonical-json.ts';
 import { REST_PATH, RPC_PATH } from './paths.ts';
 
 /** An agent and where it is reached. */
-export type Described = Pick<PublicCall, 'agent' | 'origin' | 'grpcTarget'>;
+export type Described = Pick<PublicCall, 'agent' | 'origin' | 'grpcTarget' | 'a2aCapabilities'>;
 
 /** What an agent tells of itself (A2A 1.0, section 4.4.1). */
-export function agentCard({ agent, origin, grpcTarget }: Described): AgentCard {
+export function agentCard({ agent, origin, grpcTarget, a2aCapabilities }: Described): AgentCard {
   const description = agent.description.trim() || `${agent.name}, an agent.`;
   const supportedInterfaces = duplicateInterfacesForLegacy(
     [
@@ -32,7 +32,12 @@ export function agentCard({ agent, origin, grpcTarget }: Described): AgentCard {
     provider: undefined,
     // It changes whenever the agent itself does.
     version: agent.deploymentId ?? '1',
-    capabilities: { streaming: true, pushNotifications: true, extensions: [], extendedAgentCard: true },
+    capabilities: {
+      streaming: a2aCapabilities.includes('streaming'),
+      pushNotifications: a2aCapabilities.includes('pushNotifications'),
+      extensions: [],
+      extendedAgentCard: a2aCapabilities.includes('extendedAgentCard'),
+    },
     securitySchemes: {
       bearer: {
         scheme: {

@@ -57,6 +57,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
   }
 
   async getAuthenticatedExtendedAgentCard(): Promise<AgentCard> {
+    this.declared('extendedAgentCard');
     return extendedCard(this.call);
   }
 
@@ -77,6 +78,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
   }
 
   async *sendMessageStream(params: SendMessageRequest): AsyncGenerator<StreamResponse, void, undefined> {
+    this.declared('streaming');
     const { view, isFresh } = await this.#begin(params, true);
     if (!isFresh) {
       this.seq = view.seq;
@@ -104,6 +106,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
   }
 
   async *resubscribe(params: SubscribeToTaskRequest): AsyncGenerator<StreamResponse, void, undefined> {
+    this.declared('streaming');
     const run = await this.run(params.id);
     if (isTerminal(run.status))
       throw new UnsupportedOperationError(`The task ${run.id} has ended; get it instead.`);
@@ -119,9 +122,12 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     const conversationId =
       params.contextId === '' ? null : await services.a2a.findContext(caller, agent.id, params.contextId);
     const filter = taskFilter(params);
-    if (filter === null || (params.contextId !== '' && conversationId === null))
-      return { tasks: [], nextPageToken: '', pageSize, totalSize: 0 };
     const cursor = params.pageToken === '' ? null : params.pageToken;
+    if (filter === null || (params.contextId !== '' && conversationId === null)) {
+      if (cursor !== null)
+        throw malformed('pageToken', 'is not one of this list, which is empty; begin again without it.');
+      return { tasks: [], nextPageToken: '', pageSize, totalSize: 0 };
+    }
     const query = { ...filter, conversationId, limit: pageSize, cursor };
     const { rows, total, nextCursor } = await services.a2a.listTasks(caller, agent.id, query);
     const withArtifacts = params.includeArtifacts ?? false;
@@ -162,7 +168,10 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     const message = params.message!;
     const { services, caller, agent } = this.call;
     const push = readPushConfig(params.configuration?.taskPushNotificationConfig, this.version);
-    if (push) await services.a2a.checkPushTarget(push.url);
+    if (push) {
+      this.declared('pushNotifications');
+      await services.a2a.checkPushTarget(push.url);
+    }
     const begun =
       message.taskId === ''
         ? await this.#newTask(params, message, isFollowed)
@@ -183,8 +192,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     const { contextId } = message;
     const conversationId =
       contextId === '' ? null : await services.a2a.resolveContext(caller, agent.id, contextId);
-    const same = [agent.id, this.version, isFollowed, MessageCodec.toJSON(message)];
-    const requestHash = createHash('sha256').update(canonicalJson(same)).digest('hex');
+    const requestHash = this.#nameOf(message, agent.id, isFollowed);
     const metadata = message.metadata ?? params.metadata ?? null;
     const accepted = await services.runs.send(caller, {
       agentId: agent.id,
@@ -203,7 +211,16 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     return { view: new TaskView(accepted.runId, context, this.version), isFresh: true };
   }
 
-  /** A message to a task that waits answers what it asked; to another one there is nothing to say. */
+  /** Of a message and what it is for: the same again has the same name, and nothing else has. */
+  #nameOf(message: Message, ...more: unknown[]): string {
+    const same = [...more, this.version, MessageCodec.toJSON(message)];
+    return createHash('sha256').update(canonicalJson(same)).digest('hex');
+  }
+
+  /**
+   * A message to a task that waits answers what it asked; to another one there is nothing to say. One that comes again
+   * has answered its question already, and is told of the task as it is, whatever that asks by now.
+   */
   async #followUp(message: Message): Promise<Begun> {
     const { services, caller } = this.call;
     const run = await this.run(message.taskId);
@@ -214,12 +231,15 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
       message.contextId !== run.conversationId
     )
       throw malformed('message.contextId', 'is not the context of the task that message.taskId names.');
+    const repeatKey = this.#nameOf(message, caller.keyId);
+    const { open, isRepeated } = await services.runs.asked(caller, run.id, repeatKey);
+    const view = await this.#snapshot(run.id, contextId);
+    if (isRepeated) return { view, isFresh: false };
     if (isTerminal(run.status))
       throw new UnsupportedOperationError(
         `The task ${run.id} has ended; send the message without its taskId, to the same contextId.`,
       );
-    const view = await this.#snapshot(run.id, contextId);
-    const [question] = await services.runs.questions(caller, run.id);
+    const [question] = open;
     if (!question) {
       throw new UnsupportedOperationError(
         `The task ${run.id} does not wait for a message; send it without taskId, and it is dealt with after this task.`,
@@ -228,7 +248,12 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     const answer = answerTo(question, readParts(message.parts));
     const { messageId: clientMessageId, metadata = null } = message;
     const told = { source: 'a2a', clientMessageId, metadata };
-    await services.runs.respond(caller, run.id, 'content' in answer ? { ...answer, message: told } : answer);
+    const response = 'content' in answer ? { ...answer, message: told } : answer;
+    await services.runs.respond(caller, run.id, { ...response, repeatKey }).catch(async (error: unknown) => {
+      // It may have been sent twice at the same time, and its other self has answered.
+      const isLate = error instanceof DomainError && error.code === 'conflict';
+      if (!isLate || !(await services.runs.asked(caller, run.id, repeatKey)).isRepeated) throw error;
+    });
     await this.#catchUp(view);
     return { view, isFresh: false };
   }

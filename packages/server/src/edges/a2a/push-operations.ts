@@ -5,15 +5,19 @@ import type {
   ListTaskPushNotificationConfigsResponse,
   TaskPushNotificationConfig,
 } from '@a2a-js/sdk';
+import type { A2aCapability } from '../../domain/a2a-capabilities.ts';
 import { DomainError } from '../../domain/errors.ts';
 import type { Run } from '../../domain/nouns.ts';
 import type { PushConfig } from '../../services/a2a-api.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
-import { TaskNotFoundError } from './errors.ts';
+import { PushNotificationNotSupportedError, TaskNotFoundError, UnsupportedOperationError } from './errors.ts';
 import type { Version } from './versions.ts';
 
 /** What the operations need of a call, by whatever binding it came. */
-export type TaskCall = Pick<HostCall, 'agent' | 'caller' | 'services' | 'origin' | 'grpcTarget'>;
+export type TaskCall = Pick<
+  HostCall,
+  'agent' | 'caller' | 'services' | 'origin' | 'grpcTarget' | 'a2aCapabilities'
+>;
 
 /** Operations on the push configurations of a task, and how a task is found. */
 export class PushOperations {
@@ -23,6 +27,14 @@ export class PushOperations {
   constructor(call: TaskCall, version: Version) {
     this.call = call;
     this.version = version;
+  }
+
+  /** Nothing is done for what the card does not declare (A2A 1.0, section 3.3.4). */
+  declared(capability: A2aCapability): void {
+    if (this.call.a2aCapabilities.includes(capability)) return;
+    throw capability === 'pushNotifications'
+      ? new PushNotificationNotSupportedError('No push notifications are sent here; see the agent card.')
+      : new UnsupportedOperationError(`The agent card does not declare ${capability}.`);
   }
 
   /** What is not the caller's to see is not found, whatever it is. */
@@ -42,6 +54,7 @@ export class PushOperations {
   async createTaskPushNotificationConfig(
     params: TaskPushNotificationConfig,
   ): Promise<TaskPushNotificationConfig> {
+    this.declared('pushNotifications');
     const { services, caller, agent } = this.call;
     const run = await this.run(params.taskId);
     const config = readPushConfig(params, this.version)!;
@@ -68,12 +81,14 @@ export class PushOperations {
   }
 
   async deleteTaskPushNotificationConfig(params: DeleteTaskPushNotificationConfigRequest): Promise<void> {
+    this.declared('pushNotifications');
     const { services, caller, agent } = this.call;
     const run = await this.run(params.taskId);
     await services.a2a.removePushConfig(caller, agent.id, run.id, params.id || run.id);
   }
 
   async #configs(taskId: string): Promise<PushConfig[]> {
+    this.declared('pushNotifications');
     const { services, caller, agent } = this.call;
     const run = await this.run(taskId);
     return services.a2a.pushConfigs(caller, agent.id, run.id);

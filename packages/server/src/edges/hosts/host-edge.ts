@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
+import type { A2aCapability } from '../../domain/a2a-capabilities.ts';
 import type { DomainError } from '../../domain/errors.ts';
 import type { Log } from '../../domain/log.ts';
 import type { Agent } from '../../domain/nouns.ts';
@@ -64,6 +65,8 @@ interface AnyCall {
   origin: string;
   /** Where it speaks A2A over gRPC, `host:port`; null: it does not. */
   grpcTarget: string | null;
+  /** What its card declares for A2A; what is not among these is refused. */
+  a2aCapabilities: readonly A2aCapability[];
   /** As sent, without the query. */
   path: string;
   /** Without its question mark. */

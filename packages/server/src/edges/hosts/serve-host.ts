@@ -1,5 +1,6 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Context } from 'hono';
+import { a2aCapabilities } from '../../domain/a2a-capabilities.ts';
 import { DomainError, notFound } from '../../domain/errors.ts';
 import { newId } from '../../domain/ids.ts';
 import { limits } from '../../domain/limits.ts';
@@ -128,6 +129,7 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
     agent,
     origin: agentUrl(agent.id, edge.addresses),
     grpcTarget: grpcTarget(agent.id, edge.addresses),
+    a2aCapabilities: edge.addresses.a2aCapabilities ?? a2aCapabilities,
     path,
     query: queryText(c.req.url),
     requestId,

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { a2aCapabilities } from '../../domain/a2a-capabilities.ts';
 import { DomainError, notFound } from '../../domain/errors.ts';
 import { newId } from '../../domain/ids.ts';
 import type { Agent } from '../../domain/nouns.ts';
@@ -65,6 +66,7 @@ export function hostUpgrades(
       agent,
       origin: agentUrl(agent.id, edge.addresses),
       grpcTarget: grpcTarget(agent.id, edge.addresses),
+      a2aCapabilities: edge.addresses.a2aCapabilities ?? a2aCapabilities,
       path,
       query: queryText(request.url ?? ''),
       requestId,

@@ -1,3 +1,4 @@
+import type { A2aCapability } from '../../domain/a2a-capabilities.ts';
 import type { Readable } from 'node:stream';
 import type { z } from 'zod';
 import { z as zod } from 'zod';
@@ -58,6 +59,8 @@ export interface Addresses {
   appDomain: string;
   /** Port at which clients reach A2A over gRPC at the agents' hosts; absent: it is not served. */
   a2aGrpcPort?: number;
+  /** What agent cards declare; absent: everything. */
+  a2aCapabilities?: readonly A2aCapability[];
 }
 
 /** Everything that a handler works with; it does one service call and answers. */

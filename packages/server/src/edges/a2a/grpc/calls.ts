@@ -6,6 +6,7 @@ import type {
   ServerWritableStream,
   StatusObject,
 } from '@grpc/grpc-js';
+import { a2aCapabilities } from '../../../domain/a2a-capabilities.ts';
 import type { Edge } from '../../http/edge.ts';
 import { agentUrl, grpcTarget } from '../../present/agent.ts';
 import { RequestMalformedError, VersionNotSupportedError } from '../errors.ts';
@@ -170,6 +171,7 @@ function prepare(
     services: edge.services,
     origin: agentUrl(agent.id, edge.addresses),
     grpcTarget: grpcTarget(agent.id, edge.addresses),
+    a2aCapabilities: edge.addresses.a2aCapabilities ?? a2aCapabilities,
   };
   const handler = new CheckedHandler(taskCall, binding.version, { signal, drained, isStopping });
   // The SDK would tell the words of any error; what a caller may be told is decided here, by the error itself.

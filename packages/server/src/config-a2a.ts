@@ -1,3 +1,4 @@
+import { a2aCapabilities, type A2aCapability } from './domain/a2a-capabilities.ts';
 import { ConfigError, number } from './config-values.ts';
 import { vars, type Env } from './config-variables.ts';
 
@@ -17,4 +18,20 @@ export function readA2aGrpc(env: Env, httpPort: number): A2aGrpcConfig | null {
   if (wanted !== 0 && wanted === httpPort)
     throw new ConfigError('BERTH_A2A_GRPC_PORT must be another port than BERTH_PORT.');
   return { port: wanted, publicPort: publicPort === '' ? null : told };
+}
+
+/** Throws ConfigError. */
+export function readA2aCapabilities(env: Env): readonly A2aCapability[] {
+  const text = vars.a2aCapabilities(env);
+  if (text === 'none') return [];
+  if (text === '') return a2aCapabilities;
+  const names = text.split(',').map((name) => name.trim());
+  return names.map((name) => {
+    const found = a2aCapabilities.find((one) => one === name);
+    if (!found)
+      throw new ConfigError(
+        `BERTH_A2A_CAPABILITIES must be none, or some of ${a2aCapabilities.join(', ')}, comma-separated; it is "${text}".`,
+      );
+    return found;
+  });
 }
