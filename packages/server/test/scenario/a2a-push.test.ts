@@ -15,7 +15,14 @@ interface Received {
   body: any;
 }
 
-async function receiver(t: TestContext, statusOf: (path: string, count: number) => number) {
+/** What a path wants to be told by; null: neither field may be there. Others take whatever comes. */
+type Wanted = Record<string, { authorization: string | null; token: string | null }>;
+
+async function receiver(
+  t: TestContext,
+  statusOf: (path: string, count: number) => number,
+  wanted: Wanted = {},
+) {
   const received: Received[] = [];
   const counts = new Map<string, number>();
   const server = createServer(async (request, response) => {
@@ -24,7 +31,10 @@ async function receiver(t: TestContext, statusOf: (path: string, count: number) 
     const path = request.url!;
     const count = (counts.get(path) ?? 0) + 1;
     counts.set(path, count);
-    const status = statusOf(path, count);
+    const { authorization = null, 'x-a2a-notification-token': token = null } = request.headers;
+    const want = wanted[path];
+    const isMeant = !want || (want.authorization === authorization && want.token === token);
+    const status = isMeant ? statusOf(path, count) : 401;
     if (status < 300) received.push({ path, headers: request.headers, body: JSON.parse(text) });
     response.writeHead(status, status === 302 ? { location: '/elsewhere' } : {}).end();
   });
@@ -41,11 +51,20 @@ const stateOf = ({ body }: Received) =>
   body.statusUpdate?.status.state ?? body.task?.status.state ?? body.status?.state;
 
 test('updates are pushed in order with the credentials of their configuration, again after a refusal and a kill, and once', async (t) => {
-  const hook = await receiver(t, (path, count) =>
-    path === '/flaky' && count <= 2 ? (count === 1 ? 500 : 302) : 204,
+  const hook = await receiver(
+    t,
+    (path, count) => (path === '/flaky' && count <= 2 ? (count === 1 ? 500 : 302) : 204),
+    {
+      '/basic': { authorization: 'Basic dXNlcjpwYXNz', token: 'of its own' },
+      '/scheme': { authorization: 'HMAC-SHA256', token: null },
+      '/token': { authorization: null, token: 'only a token' },
+      '/bare': { authorization: null, token: null },
+      '/old-basic': { authorization: 'Basic b2xkOnBhc3M=', token: 'old' },
+      '/stranger': { authorization: 'Bearer what it has not', token: null },
+    },
   );
   const world = await a2aWorld({
-    env: { BERTH_ALLOW_PRIVATE_NETWORKS: '127.0.0.0/8', BERTH_DETACH: 'always' },
+    env: { BERTH_ALLOW_PRIVATE_NETWORKS: '127.0.0.0/8', BERTH_DETACH: 'auto' },
   });
   t.after(() => world.close());
   const secret = 'a-secret-credential-5f1b';
@@ -73,9 +92,54 @@ test('updates are pushed in order with the credentials of their configuration, a
     },
   });
   assert.equal(legacy.body.result.pushNotificationConfig.id, 'old', legacy.text);
+  // Each is told by the scheme and the token that it was configured with, and by nothing else.
+  const meant = {
+    '/basic': { token: 'of its own', authentication: { scheme: 'Basic', credentials: 'dXNlcjpwYXNz' } },
+    '/scheme': { authentication: { scheme: 'HMAC-SHA256' } },
+    '/token': { token: 'only a token' },
+    '/bare': {},
+    '/stranger': { authentication: { scheme: 'Bearer', credentials: 'wrong' } },
+  };
+  for (const [path, more] of Object.entries(meant)) {
+    const params = { taskId: asked.id, id: path, url: hook.url + path, ...more };
+    const { result, error } = await world.rpc('CreateTaskPushNotificationConfig', params);
+    assert.equal(error, undefined, path);
+    const shown = await world.rpc('GetTaskPushNotificationConfig', { taskId: asked.id, id: path });
+    assert.deepEqual(shown.result, result, path);
+    assert.deepEqual(result.authentication, 'authentication' in more ? more.authentication : undefined);
+  }
+  const byOld = await world.request('POST', '/a2a', {
+    headers: { 'a2a-version': '' },
+    body: {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tasks/pushNotificationConfig/set',
+      params: {
+        taskId: asked.id,
+        pushNotificationConfig: {
+          id: 'old-basic',
+          url: `${hook.url}/old-basic`,
+          token: 'old',
+          authentication: { schemes: ['Basic', 'Bearer'], credentials: 'b2xkOnBhc3M=' },
+        },
+      },
+    },
+  });
+  assert.equal(byOld.body.result.pushNotificationConfig.id, 'old-basic', byOld.text);
+  for (const [field, config] of [
+    ['token', { token: 'two\r\nlines' }],
+    ['authentication.scheme', { authentication: { scheme: 'Two Words', credentials: 'x' } }],
+    ['authentication.scheme', { authentication: { credentials: 'x' } }],
+    ['authentication.credentials', { authentication: { scheme: 'Bearer', credentials: 'ü' } }],
+  ] as const) {
+    const params = { taskId: asked.id, id: 'never', url: `${hook.url}/never`, ...config };
+    const { error } = await world.rpc('CreateTaskPushNotificationConfig', params);
+    assert.equal(error.code, -32602, field);
+    assert.ok(error.message.includes(field), error.message);
+  }
   assert.equal(
     (await world.rpc('ListTaskPushNotificationConfigs', { taskId: asked.id })).result.configs.length,
-    3,
+    9,
   );
   const got = (await world.rpc('GetTaskPushNotificationConfig', { taskId: asked.id, id: 'second' })).result;
   assert.deepEqual(got, made.body);
@@ -90,7 +154,11 @@ test('updates are pushed in order with the credentials of their configuration, a
   const at = (path: string) => hook.received.filter((one) => one.path === path);
   const isOver = (path: string) =>
     /COMPLETED|completed/.test(String(stateOf(at(path).at(-1) ?? ({ body: {} } as Received))));
-  await until('all three were told of the end', () => ['/good', '/flaky', '/old'].every(isOver), 60_000);
+  const told = ['/good', '/flaky', '/old', '/basic', '/scheme', '/token', '/bare', '/old-basic'];
+  await until('all were told of the end', () => told.every(isOver), 60_000);
+  await until('the one with wrong credentials was tried', () => hook.counts.get('/stranger')! > 0);
+  assert.deepEqual(at('/stranger'), [], 'and was refused');
+  assert.equal(hook.counts.get('/never'), undefined);
   const good = at('/good');
   assert.ok(good[0]!.body.task, 'the first is the task');
   assert.equal(good[0]!.headers.authorization, `Bearer ${secret}`);
@@ -161,7 +229,7 @@ test('no push notification goes to a private network, an address of the service,
 });
 
 test('a stream that is cut by a kill of the service is taken up by a subscription, with every word once', async (t) => {
-  const world = await a2aWorld({ env: { BERTH_DETACH: 'always' } });
+  const world = await a2aWorld({ env: { BERTH_DETACH: 'auto' } });
   t.after(() => world.close());
   const bearer = { authorization: `Bearer ${world.service.key}`, 'content-type': 'application/json' };
   // A stream of OpenAI's form is cut by the same kill.

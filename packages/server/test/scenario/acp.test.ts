@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -91,7 +92,13 @@ for (const transport of ['websocket', 'http'] as const) {
   });
 }
 
-test('acpx prompts through the bridge and over a WebSocket, and approves what the agent asks.', async () => {
+test('acpx prompts through the bridge, and over a WebSocket with a pipe of ours as it has none itself, and approves what the agent asks.', async () => {
+  // It starts a program and speaks to that alone. When it has learnt to open a socket, it is to do so here.
+  const dist = fileURLToPath(new URL('../../../../node_modules/acpx/dist/', import.meta.url));
+  const code = readdirSync(dist).filter((name) => name.endsWith('.js'));
+  assert.ok(code.length > 0);
+  for (const name of code)
+    assert.doesNotMatch(readFileSync(dist + name, 'utf8'), /WebSocket|wss?:\/\//, name);
   const acpx = fileURLToPath(new URL('../../../../node_modules/acpx/dist/cli.js', import.meta.url));
   const pipe = fileURLToPath(new URL('../support/acp-socket-pipe.ts', import.meta.url));
   const target: Target = { port: service.port, agentId: varied.id, key: service.key, home: shop.home };

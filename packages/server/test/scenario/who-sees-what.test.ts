@@ -26,6 +26,7 @@ import {
 import { acpClient, acpStream, place } from '../support/acp-client.ts';
 import type { World } from '../support/scenario-world.ts';
 import { startWorld } from '../support/scenario-world.ts';
+import { until } from '../support/until.ts';
 
 let world: World;
 let at: typeof fetch;
@@ -197,7 +198,14 @@ test('sessions of the Agent Client Protocol are those of the agent alone', async
       client.agent
         .request(
           method as 'session/load',
-          { sessionId, ...place, prompt: [{ type: 'text', text: 'x' }] } as never,
+          {
+            sessionId,
+            ...place,
+            prompt: [{ type: 'text', text: 'x' }],
+            modeId: 'any',
+            configId: 'any',
+            value: 'any',
+          } as never,
         )
         .then(
           (result) => JSON.stringify(result),
@@ -211,6 +219,7 @@ test('sessions of the Agent Client Protocol are those of the agent alone', async
       'session/close',
       'session/delete',
       'session/set_mode',
+      'session/set_config_option',
     ])
       assert.equal(await failure(method, theirs.conversationId), await failure(method, newId()), method);
     const listed = JSON.stringify(await client.agent.request('session/list', {}));
@@ -220,6 +229,152 @@ test('sessions of the Agent Client Protocol are those of the agent alone', async
     client.close();
   }
   assert.equal((await world.call('GET', `/v1/conversations/${theirs.conversationId}`)).status, 200);
+});
+
+test('a cancel by the Agent Client Protocol reaches no run of another agent, whatever session it names', async () => {
+  const begun = await world.as(world.keys.owner)(
+    'POST',
+    '/api/v1/chat/send',
+    { agentId: world.otherAgentId, content: 'hold: theirs' },
+    { prefer: 'respond-async' },
+  );
+  const { runId, conversationId } = begun.body;
+  const client = await acpClient(acpStream('websocket', world.service.port, ours.agentId, world.keys.owner));
+  const its = await acpClient(
+    acpStream('websocket', world.service.port, world.otherAgentId, world.keys.owner),
+  );
+  try {
+    // Nothing is answered to a notification, but what comes after it on the connection is dealt with later.
+    for (const sessionId of [conversationId, newId(), runId])
+      await client.agent.notify('session/cancel', { sessionId });
+    await client.agent.request('session/list', {});
+    const { run } = (await world.call('GET', `/v1/runs/${runId}`)).body;
+    assert.match(run.status, /^(queued|running)$/);
+    // It would be heard at the agent's own host.
+    await its.agent.request('session/load', { sessionId: conversationId, ...place });
+    await its.agent.notify('session/cancel', { sessionId: conversationId });
+    const statusOf = async () => (await world.call('GET', `/v1/runs/${runId}`)).body.run.status;
+    await until('its own client has cancelled it', async () => (await statusOf()) === 'cancelled');
+  } finally {
+    client.close();
+    its.close();
+    world.release('theirs');
+  }
+});
+
+test('a cursor of another agent’s list is as good as none that was ever given, on every surface', async () => {
+  const { owner } = world.keys;
+  // A second one each, so that there is another page.
+  const other = await makeRun(world.otherAgentId, owner);
+  await makeRun(world.agentId, owner);
+  const ask = async (base: string, { method, path, body, headers = {} }: Asked) => {
+    const init: RequestInit = {
+      method,
+      headers: {
+        authorization: `Bearer ${owner}`,
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    };
+    const reply = await at(`${base}${path}`, init);
+    const text = await reply.text();
+    const told = /^data: (.*)$/m.exec(text)?.[1] ?? text;
+    // A request names itself in what goes wrong.
+    return `${reply.status} ${told.replaceAll(/"requestId\\?":\\?"[^"\\]*/g, '')}`;
+  };
+  const cursorIn = (text: string) =>
+    /(?:nextPageToken|nextCursor)\\?":\\?"([^"\\]+)/.exec(text)?.[1] ?? assert.fail(text);
+  const lists: [string, (agentId: string, cursor: string | null) => [base: string, asked: Asked]][] = [
+    [
+      'A2A JSON-RPC',
+      (id, pageToken) => [hostOf(id), rpc('ListTasks', { pageSize: 1, ...(pageToken && { pageToken }) })],
+    ],
+    [
+      'A2A HTTP',
+      (id, cursor) => [hostOf(id), get(`${a2a}/tasks?pageSize=1${cursor ? `&pageToken=${cursor}` : ''}`, v1)],
+    ],
+    [
+      'MCP',
+      (id, cursor) => [hostOf(id), tool('list_conversations', { limit: 1, ...(cursor && { cursor }) })],
+    ],
+    [
+      'MCP 2026-07-28',
+      (id, cursor) => [hostOf(id), toolNow('list_conversations', { limit: 1, ...(cursor && { cursor }) })],
+    ],
+    ...['runs', 'conversations', 'deployments', 'api-keys'].map(
+      (noun): [string, (id: string, cursor: string | null) => [string, Asked]] => [
+        `REST ${noun}`,
+        (id, cursor) => [
+          world.service.url,
+          get(`/v1/agents/${id}/${noun}?limit=1${cursor ? `&cursor=${cursor}` : ''}`),
+        ],
+      ],
+    ),
+  ];
+  for (const id of [world.agentId, world.otherAgentId])
+    for (const name of ['one', 'two']) {
+      await world.call('POST', `/v1/agents/${id}/api-keys`, { name });
+      await world.call('POST', `/v1/agents/${id}/deployments`, {});
+    }
+  const madeUp = Buffer.alloc(60, 7).toString('base64url');
+  for (const [name, asked] of lists) {
+    const first = await ask(...asked(world.otherAgentId, null));
+    const cursor = cursorIn(first);
+    const foreign = await ask(...asked(world.agentId, cursor));
+    assert.equal(foreign, await ask(...asked(world.agentId, madeUp)), name);
+    assert.match(foreign, /cursor|page ?token|-32602/i, name);
+    assert.ok(!foreign.includes(other.runId) && !foreign.includes(other.conversationId), name);
+    // It is one of its own list.
+    assert.doesNotMatch(
+      await ask(...asked(world.otherAgentId, cursor)),
+      /invalid|-32602|"error":[^n]/i,
+      name,
+    );
+  }
+  const wireOf = (agentId: string, pageToken: string) =>
+    wire.call({
+      method: 'ListTasks',
+      request: { tenant: '', contextId: '', status: 0, pageSize: 1, pageToken },
+      agentId,
+      key: owner,
+    });
+  const { nextPageToken } = (await wireOf(world.otherAgentId, '')).messages[0];
+  const [foreign, unknown] = [
+    await wireOf(world.agentId, nextPageToken),
+    await wireOf(world.agentId, madeUp),
+  ];
+  assert.deepEqual([foreign.code, foreign.details], [unknown.code, unknown.details]);
+  assert.notEqual(foreign.code, 0);
+  assert.equal((await wireOf(world.otherAgentId, nextPageToken)).code, 0);
+  // Pages of sessions have fifty.
+  await world.db.sql`
+    with made as (
+      insert into conversations
+      select (jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid()))).*
+      from conversations c, generate_series(1, 51) where c.id = ${other.conversationId} returning id)
+    insert into lanes select (jsonb_populate_record(l, jsonb_build_object('conversation_id', made.id))).*
+    from lanes l, made where l.conversation_id = ${other.conversationId}`;
+  const [client, its] = await Promise.all(
+    [ours.agentId, world.otherAgentId].map((id) =>
+      acpClient(acpStream('websocket', world.service.port, id, owner)),
+    ),
+  );
+  try {
+    const { nextCursor } = await its!.agent.request('session/list', {});
+    assert.ok(nextCursor, 'there is another page of sessions');
+    assert.ok((await its!.agent.request('session/list', { cursor: nextCursor })).sessions.length > 0);
+    const listed = async (cursor: string) =>
+      client!.agent.request('session/list', { cursor }).then(
+        () => 'a list',
+        (error: Error & { code?: number }) => `${error.code} ${error.message}`,
+      );
+    assert.equal(await listed(nextCursor), await listed(madeUp));
+    assert.match(await listed(nextCursor), /^-32602/);
+  } finally {
+    client!.close();
+    its!.close();
+  }
 });
 
 test('lists of every surface have the agent’s own alone', async () => {

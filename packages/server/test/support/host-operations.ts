@@ -254,6 +254,18 @@ export const operations: Operation[] = [
     isOnce: true,
   },
   {
+    name: 'OpenAI item_reference',
+    ask: ({ runId, agentId }) =>
+      post('/v1/responses', {
+        model: agentId,
+        input: [
+          { type: 'item_reference', id: `msg_${runId.replaceAll('-', '')}` },
+          { role: 'user', content: 'x' },
+        ],
+      }),
+    isOnce: true,
+  },
+  {
     name: 'OpenAI conversation',
     ask: ({ conversationId, agentId }) =>
       post('/v1/responses', {
