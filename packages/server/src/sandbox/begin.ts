@@ -8,7 +8,8 @@ import { launchArguments } from './launch-args.ts';
 import { logFileIn } from './output-log.ts';
 import { endMarked } from './processes.ts';
 import type { Records } from './record.ts';
-import { setRlimits } from './rlimits.ts';
+import { hex, type Helper } from './helper.ts';
+import { setLimits } from './rlimits.ts';
 import { openEveryAddress } from './transparent.ts';
 import { prepareRunDir, type SandboxUser } from './volume.ts';
 
@@ -17,6 +18,8 @@ export interface Host {
   area: Area;
   cgroups: Cgroups;
   leaking: number[];
+  /** Null where there is none: everything works without it, but slower. */
+  helper: Helper | null;
 }
 
 export interface Begin {
@@ -54,43 +57,49 @@ export async function beginSandbox<T>(
   prepareRunDir(spec.runDir, user);
   const group = host.cgroups.hierarchies.length > 0 ? host.cgroups.group(spec.id) : null;
   const logFile = spec.detached ? logFileIn(spec.runDir) : null;
-  const launched = launch({
-    bwrap: begin.bwrapPath,
-    args,
-    command: spec.command,
-    mark: begin.mark,
-    filterFile: host.area.filterFile,
-    user,
-    leaking: host.leaking,
-    detached: logFile === null ? null : { logFile, statusFile: records.statusFile(spec.id) },
-    isBlank,
-  });
+  let launched: Launched | null = null;
   try {
     group?.create(spec.limits);
+    expectMove(host);
+    launched = launch({
+      bwrap: begin.bwrapPath,
+      args,
+      command: spec.command,
+      mark: begin.mark,
+      filterFile: host.area.filterFile,
+      user,
+      leaking: host.leaking,
+      detached: logFile === null ? null : { logFile, statusFile: records.statusFile(spec.id) },
+      isBlank,
+    });
     // bwrap mounts meanwhile; it waits for `release` before it runs the program.
     const initPid = await launched.initPid;
-    const { enforced } = host.cgroups;
+    const rlimits = { limits: spec.limits, enforced: host.cgroups.enforced, fileBytes: begin.fileBytes };
     await Promise.all([
-      setRlimits(
-        begin.prlimitPath,
-        initPid,
-        { limits: spec.limits, enforced, fileBytes: begin.fileBytes },
-        user,
-      ),
-      group?.join(initPid),
+      setLimits({ initPid, rlimits, user, group }, begin.prlimitPath, host.helper),
       !isBlank && spec.transparentEgress ? openEveryAddress(initPid, isRoot) : null,
     ]);
     const result = ready({ launched, initPid, group, logFile });
     launched.release();
     return result;
   } catch (error) {
-    const said = launched.abort();
+    const said = launched?.abort();
     // Before its program runs, bwrap's init does not yet die with its monitor.
     await endMarked(begin.mark);
     await group?.destroy();
     records.remove(spec.id);
-    throw new Error(`The sandbox did not start: ${(await said).trim() || String(error)}`, { cause: error });
+    throw new Error(`The sandbox did not start: ${(await said)?.trim() || String(error)}`, { cause: error });
   }
+}
+
+/**
+ * Before the kernel moves a process into a cgroup, it waits until no processor is at something that began before (an RCU
+ * grace period, some 10 ms), unless it has done so a moment ago. The move of a process that is to come is known here, so
+ * the helper lets the kernel wait already while the sandbox is being made: it moves itself to where it is.
+ */
+function expectMove({ helper, cgroups }: Host): void {
+  if (helper && cgroups.own !== null && cgroups.hierarchies.length > 0)
+    helper.ask('wait', [hex(cgroups.own)]).catch(() => undefined);
 }
 
 /** bwrap would say so too, but only after the start was reported. */

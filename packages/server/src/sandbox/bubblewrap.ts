@@ -19,9 +19,10 @@ import { Blank } from './blank.ts';
 import { BlankUsers } from './blank-users.ts';
 import { openCgroups } from './cgroup/cgroups.ts';
 import { readMounts } from './cgroup/mounts.ts';
+import { Helper, missingHelper, PERL } from './helper.ts';
 import { closedStreams } from './launch.ts';
 import { adoptedMonitor, childMonitor } from './monitor.ts';
-import { hasOwnRoot, missingForMounting, Mounter } from './mounter.ts';
+import { hasOwnRoot, missingForMounting, mountVolume } from './mounter.ts';
 import { endMarked, isRunning, markedProcesses, startTime } from './processes.ts';
 import { probe } from './probe.ts';
 import { currentBootId, Records } from './record.ts';
@@ -40,6 +41,7 @@ export interface BubblewrapOptions {
   log: Log;
   bwrapPath?: string;
   prlimitPath?: string;
+  perlPath?: string;
   /** False keeps away from cgroups, for hosts where they belong to somebody else. */
   useCgroups?: boolean;
   /** Absent: volumes are folders, and watched. */
@@ -68,7 +70,7 @@ export class BubblewrapDriver implements SandboxDriver {
   /** Those that are nobody's yet. */
   private readonly blanks = new Map<string, LocalSandbox>();
   private readonly blankUsers = new BlankUsers();
-  private readonly mounter = new Mounter();
+  private readonly helper: Helper;
   /** By sandbox. */
   private readonly inUse = new Map<string, { volumeDir: string; volume: OpenVolume }>();
   private readonly disks: DiskWatch;
@@ -83,6 +85,7 @@ export class BubblewrapDriver implements SandboxDriver {
     this.options = {
       bwrapPath: '/usr/bin/bwrap',
       prlimitPath: '/usr/bin/prlimit',
+      perlPath: PERL,
       useCgroups: true,
       disk: { mode: 'watch', imagesDir: join(options.areaDir, 'disks'), bytes: 0 },
       ...options,
@@ -91,6 +94,7 @@ export class BubblewrapDriver implements SandboxDriver {
     this.volumes = new Volumes(this.options.disk, options.log);
     this.records = new Records(options.areaDir);
     this.sampler = new Sampler(options.log);
+    this.helper = new Helper(this.options.perlPath);
   }
 
   async isolation(): Promise<Isolation> {
@@ -158,7 +162,6 @@ export class BubblewrapDriver implements SandboxDriver {
   private async prepareOnce(spec: BlankSpec, host: Host): Promise<BlankSandbox> {
     const ownUid = this.blankUsers.take(spec.id);
     const user = { uid: ownUid, gid: ownUid };
-    this.mounter.begin();
     let init = 0;
     const blank = await beginSandbox(
       spec,
@@ -180,7 +183,13 @@ export class BubblewrapDriver implements SandboxDriver {
           if (volume.fileBytes !== spec.limits.diskBytes) throw new Error('The volume is full.');
           if (initSince === null || !isRunning(initPid, initSince)) throw new Error('It has ended.');
           const { volumeDir } = claim;
-          await this.mounter.mount({ initPid, namespace, volumeDir, ownerId: owner.uid, userId: ownUid });
+          await mountVolume(this.helper, {
+            initPid,
+            namespace,
+            volumeDir,
+            ownerId: owner.uid,
+            userId: ownUid,
+          });
           group?.setWeight(claim.limits.cpus);
           this.record({ ...begun, spec: claim, monitorPid: launched.child.pid ?? 0, ownUid });
           this.blanks.delete(spec.id);
@@ -320,7 +329,7 @@ export class BubblewrapDriver implements SandboxDriver {
   async close(): Promise<void> {
     const attached = [...this.running.values()].filter((sandbox) => sandbox.logFile === null);
     await Promise.all([...attached, ...this.blanks.values()].map((sandbox) => sandbox.kill()));
-    this.mounter.close();
+    this.helper.close();
     await this.volumes.close([...this.inUse.values()].map(({ volumeDir }) => volumeDir));
     this.sampler.close();
     (await this.host?.catch(() => null))?.cgroups.close();
@@ -351,11 +360,14 @@ export class BubblewrapDriver implements SandboxDriver {
   }
 
   private async findHost(): Promise<Host> {
+    const hasHelper = missingHelper(this.options.perlPath) === null;
+    if (hasHelper) this.helper.begin();
     const found = this.options.useCgroups ? readMounts() : { mounts: [], selfCgroup: '' };
     return {
       area: prepareArea(this.options.areaDir),
       cgroups: await openCgroups({ ...found, name: `berth-${this.options.name}`, isRoot: this.isRoot }),
       leaking: inheritedDescriptors(),
+      helper: hasHelper ? this.helper : null,
     };
   }
 

@@ -2,7 +2,9 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { started } from './started.ts';
 import type { SandboxLimits } from '../domain/ports/sandbox.ts';
+import type { Group } from './cgroup/group.ts';
 import type { Controller } from './cgroup/hierarchy.ts';
+import { hex, type Helper } from './helper.ts';
 import type { SandboxUser } from './volume.ts';
 
 export interface Rlimits {
@@ -16,35 +18,62 @@ export interface Rlimits {
 /** V8 reserves 512 MiB of writable address space for code before it uses any; a limit without it keeps Node from starting. */
 export const RESERVED_DATA_BYTES = 640 * 1024 * 1024;
 
-/**
- * Options of prlimit(1). A core limit of one byte stops both a core file and a core handler of the host, which runs
- * outside of any sandbox and which a limit of zero does not stop (core(5)). Where cgroups do not limit memory, the data
- * limit does, per process: the address space is no measure, since Node reserves many gigabytes of it.
- */
-export function rlimitOptions({ limits, enforced, fileBytes }: Rlimits): string[] {
-  return [
-    '--core=1',
-    '--rtprio=0',
-    '--nice=0',
-    `--nofile=${limits.openFiles}`,
-    `--fsize=${fileBytes}`,
-    ...(enforced.includes('memory') ? [] : [`--data=${limits.memoryBytes + RESERVED_DATA_BYTES}`]),
-    ...(enforced.includes('pids') ? [] : [`--nproc=${limits.pids}`]),
-  ];
+interface Rlimit {
+  /** As prlimit(1) names it. */
+  name: string;
+  /** As the kernel does (asm-generic/resource.h). */
+  resource: number;
+  value: number;
 }
 
 /**
- * Limits the first process of a sandbox, from outside, before its program runs; everything in it inherits that. It is
- * done after its user namespace was made, so that the kernel (5.14 or newer) counts processes per sandbox and not per
- * host user.
+ * A core limit of one byte stops both a core file and a core handler of the host, which runs outside of any sandbox and
+ * which a limit of zero does not stop (core(5)). Where cgroups do not limit memory, the data limit does, per process: the
+ * address space is no measure, since Node reserves many gigabytes of it.
  */
-export async function setRlimits(
-  prlimit: string,
-  pid: number,
-  rlimits: Rlimits,
-  user: SandboxUser,
-): Promise<void> {
-  const args = ['--pid', String(pid), ...rlimitOptions(rlimits)];
+function rlimitsOf({ limits, enforced, fileBytes }: Rlimits): Rlimit[] {
+  const data = { name: 'data', resource: 2, value: limits.memoryBytes + RESERVED_DATA_BYTES };
+  return [
+    { name: 'core', resource: 4, value: 1 },
+    { name: 'rtprio', resource: 14, value: 0 },
+    { name: 'nice', resource: 13, value: 0 },
+    { name: 'nofile', resource: 7, value: limits.openFiles },
+    { name: 'fsize', resource: 1, value: fileBytes },
+    ...(enforced.includes('memory') ? [] : [data]),
+    ...(enforced.includes('pids') ? [] : [{ name: 'nproc', resource: 6, value: limits.pids }]),
+  ];
+}
+
+export interface LimitOrder {
+  initPid: number;
+  rlimits: Rlimits;
+  /** Whose processes those of the sandbox are. */
+  user: SandboxUser;
+  /** Its cgroup; null where there are none. */
+  group: Group | null;
+}
+
+/**
+ * Puts the first process of a sandbox into its cgroups and limits it, from outside, before its program runs; everything in
+ * it inherits that. It is done after its user namespace was made, so that the kernel (5.14 or newer) counts processes per
+ * sandbox and not per host user. By the helper where there is one, else, and where that fails, by a program.
+ */
+export async function setLimits(order: LimitOrder, prlimit: string, helper: Helper | null): Promise<void> {
+  const { initPid, rlimits, user, group } = order;
+  if (helper && (await byHelper(order, helper).catch(String)) === 'ok') return;
+  await Promise.all([setRlimits(prlimit, initPid, rlimits, user), group?.join(initPid)]);
+}
+
+function byHelper({ initPid, rlimits, user, group }: LimitOrder, helper: Helper): Promise<string> {
+  const owner = user ? [user.uid, user.gid] : ['-', '-'];
+  const folders = (group?.paths() ?? []).map(hex).join(',') || '-';
+  const limits = rlimitsOf(rlimits).map(({ resource, value }) => `${resource}:${value}`);
+  return helper.ask('limit', [initPid, ...owner, folders, limits.join(',')]);
+}
+
+async function setRlimits(prlimit: string, pid: number, rlimits: Rlimits, user: SandboxUser): Promise<void> {
+  const options = rlimitsOf(rlimits).map(({ name, value }) => `--${name}=${value}`);
+  const args = ['--pid', String(pid), ...options];
   const child = started(
     spawn(prlimit, args, { ...user, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] }),
   );

@@ -45,8 +45,8 @@ test('a bwrap that fails is reported with its own words', async () => {
   });
 });
 
-test('without prlimit nothing starts, since the limits would only be claimed', async () => {
-  await withFixture({ prlimitPath: '/no/such/prlimit' }, async (fx) => {
+test('without anything that sets limits nothing starts, since the limits would only be claimed', async () => {
+  await withFixture({ prlimitPath: '/no/such/prlimit', perlPath: '/no/such/perl' }, async (fx) => {
     assert.match((await fx.driver.capabilities()).problems.join('\n'), /util-linux/);
     await assert.rejects(fx.start('true'), /did not start/);
     assert.deepEqual(await fx.driver.list(), []);

@@ -4,6 +4,7 @@ import { rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { listFolders, tryMakeFolder, tryRemoveFolder } from './files.ts';
 import { Group } from './group.ts';
+import { ownFolder, readMounts, type CgroupMount } from './mounts.ts';
 import {
   findHierarchies,
   limitControllers,
@@ -19,6 +20,8 @@ export interface Cgroups {
   enforced: Controller[];
   /** Whether sandboxes can be frozen. */
   canFreeze: boolean;
+  /** The folder in which this process is itself; null where that is not known. */
+  own: string | null;
   group(id: string): Group;
   /** Names of groups that exist, whoever made them. */
   list(): string[];
@@ -35,10 +38,18 @@ export async function openCgroups(options: FindOptions): Promise<Cgroups> {
     hierarchies,
     enforced: limitControllers.filter((name) => hierarchies.some((one) => one.controllers.includes(name))),
     canFreeze: hierarchies.some((one) => one.freezes),
+    own: ownFolderOf(options.mounts),
     group: (id) => new Group(hierarchies, id),
     list: () => [...new Set(hierarchies.flatMap((one) => listFolders(one.parent)))],
     close: () => hierarchies.forEach((one) => tryRemoveFolder(one.parent)),
   };
+}
+
+/** Asked afterwards: to open them may have moved us. */
+function ownFolderOf(mounts: CgroupMount[]): string | null {
+  const { selfCgroup } = readMounts();
+  const newest = mounts.toSorted((a, b) => b.version - a.version)[0];
+  return newest ? ownFolder(newest, selfCgroup) : null;
 }
 
 /** A folder can be made where processes cannot be moved (the kernel also asks for rights on the common ancestor). */

@@ -46,6 +46,11 @@ export class Group {
     for (const { path } of this.folders) await writeFile(join(path, 'cgroup.procs'), String(pid));
   }
 
+  /** Its folders. */
+  paths(): string[] {
+    return this.folders.map(({ path }) => path);
+  }
+
   /** Its share of the CPUs when they are short, in cores; the limit stays. */
   setWeight(cpus: number): void {
     for (const { hierarchy, path } of this.folders) {
