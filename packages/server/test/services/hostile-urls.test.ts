@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
@@ -22,21 +22,9 @@ import {
 } from '../../src/services/webhook-endpoints.ts';
 import { createWebhookWork, type WebhookWorkDependencies } from '../../src/services/webhook-work.ts';
 import { egressWorld, exchange, openTunnel } from '../egress/fixture.ts';
-import { hostileHosts, hostileNames, hostileUrls } from '../support/hostile-urls.ts';
+import { hostileHosts, hostileNames, urlsFor } from '../support/hostile-urls.ts';
 import { silentLog } from '../support/log.ts';
-
-/** A listener on every address of this machine; whoever reaches it has got past the guard. */
-async function trap(t: TestContext) {
-  let connections = 0;
-  const server = createServer((socket) => {
-    connections += 1;
-    socket.destroy();
-  });
-  server.listen(0);
-  await once(server, 'listening');
-  t.after(() => server.close());
-  return { port: (server.address() as AddressInfo).port, connections: () => connections };
-}
+import { trap } from '../support/trap.ts';
 
 function resolver(names: Record<string, string[][]> = hostileNames) {
   const asked = new Map<string, number>();
@@ -48,10 +36,8 @@ function resolver(names: Record<string, string[][]> = hostileNames) {
   };
 }
 
-const urlsFor = (scheme: string, port: number) => [
-  ...hostileHosts.map((host) => `${scheme}://${host}:${port}/x`),
-  ...hostileUrls.map((url) => url.replaceAll('SCHEME', scheme).replaceAll('PORT', String(port))),
-];
+/** Whoever of this process reaches it has got past the guard. */
+const ownTrap = (t: TestContext) => trap(t, () => process.pid);
 
 const call = (url: string) => ({ method: 'POST' as const, url, headers: {}, body: 'x', token: null });
 
@@ -155,7 +141,7 @@ const isRefusal = (error: unknown) =>
   (error instanceof DomainError && error.code === 'invalid_request');
 
 test('a hostile URL is refused wherever it is given, before a connection is made', async (t) => {
-  const { port, connections } = await trap(t);
+  const { port, caught } = await ownTrap(t);
   const root = await mkdtemp(join(tmpdir(), 'berth-urls-'));
   t.after(() => rm(root, { recursive: true, force: true }));
   for (const [place, attempt] of Object.entries(places(createUrlGuard([], resolver()), root))) {
@@ -163,11 +149,11 @@ test('a hostile URL is refused wherever it is given, before a connection is made
       await assert.rejects(attempt(url), isRefusal, `${place}: ${JSON.stringify(url)}`);
     }
   }
-  assert.equal(connections(), 0);
+  assert.deepEqual(caught, []);
 });
 
 test('a name is resolved once, and what it leads to later is not dialled', async (t) => {
-  const { port, connections } = await trap(t);
+  const { port, caught } = await ownTrap(t);
   const guard = createUrlGuard([], resolver({ 'rebind.example.com': [['93.184.216.1'], ['127.0.0.1']] }));
   const checked = await guard.check(`http://rebind.example.com:${port}/`, ['http:']);
   assert.deepEqual(checked.addresses, ['93.184.216.1']);
@@ -175,7 +161,7 @@ test('a name is resolved once, and what it leads to later is not dialled', async
   const signal = AbortSignal.timeout(200);
   await assert.rejects(postTo(checked, { headers: {}, body: '{}', timeoutMs: 200, signal }));
   await assert.rejects(guard.check(`http://rebind.example.com:${port}/`, ['http:']), UrlRefused);
-  assert.equal(connections(), 0);
+  assert.deepEqual(caught, []);
 });
 
 test('answers, attachments, access tokens and notices go to the address that was checked, though the name leads elsewhere by then', async (t) => {
@@ -212,7 +198,7 @@ test('answers, attachments, access tokens and notices go to the address that was
 });
 
 test('a redirect is an answer, and nobody follows it', async (t) => {
-  const { port, connections } = await trap(t);
+  const { port, caught } = await ownTrap(t);
   const { createServer: createHttp } = await import('node:http');
   const server = createHttp((_request, response) => {
     response.writeHead(302, { location: `http://127.0.0.1:${port}/` }).end();
@@ -229,7 +215,7 @@ test('a redirect is an answer, and nobody follows it', async (t) => {
   const target = await createPushTargets(guard).resolve(url);
   const signal = AbortSignal.timeout(5_000);
   assert.equal((await postTo(target, { headers: {}, body: '', timeoutMs: 5_000, signal })).status, 302);
-  assert.equal(connections(), 0);
+  assert.deepEqual(caught, []);
 });
 
 test('what an agent calls itself, such as its MCP servers, leads to no hostile host either', async (t) => {

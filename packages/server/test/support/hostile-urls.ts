@@ -76,7 +76,7 @@ export const hostileHosts = [
 ];
 
 /** Whole URLs that say two things at once, or hold what no URL of ours may hold. `PORT` is that of a listener. */
-export const hostileUrls = [
+const hostileUrls = [
   'SCHEME://user:password@93.184.216.1:PORT/',
   'SCHEME://93.184.216.1:PORT@127.0.0.1:PORT/',
   'SCHEME://127.0.0.1:PORT#@93.184.216.1/',
@@ -101,4 +101,9 @@ export const hostileUrls = [
   'javascript:alert(1)',
   'ext::sh -c touch% /tmp/x',
   '--upload-pack=touch /tmp/x',
+];
+
+export const urlsFor = (scheme: string, port: number, hosts: readonly string[] = hostileHosts): string[] => [
+  ...hosts.map((host) => `${scheme}://${host}:${port}/x`),
+  ...hostileUrls.map((url) => url.replaceAll('SCHEME', scheme).replaceAll('PORT', String(port))),
 ];

@@ -20,6 +20,7 @@ export interface ProviderAnswer {
 /** Somebody else's API on loopback: counts what it is asked, and answers what the test says; null: it hangs up. */
 export async function providerStandIn(
   answer: (call: ProviderCall, before: ProviderCall[]) => ProviderAnswer | 'silence' | null,
+  host = '127.0.0.1',
 ) {
   const calls: ProviderCall[] = [];
   const server = createServer((request, response) => {
@@ -41,10 +42,10 @@ export async function providerStandIn(
         .end(said.raw ?? JSON.stringify(said.body));
     });
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(0, host, resolve));
   const { port } = server.address() as AddressInfo;
   return {
-    url: `http://127.0.0.1:${port}`,
+    url: `http://${host}:${port}`,
     calls,
     async close(): Promise<void> {
       server.closeAllConnections();

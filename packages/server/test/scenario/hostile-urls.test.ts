@@ -1,0 +1,198 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { signed, type Unsigned } from '../channels/fixtures/fixture.ts';
+import { address, resendFixture } from '../channels/fixtures/mail.ts';
+import { message } from '../support/a2a-world.ts';
+import { hostFetch } from '../support/host-fetch.ts';
+import { hostileHosts, hostileNames, urlsFor } from '../support/hostile-urls.ts';
+import { providerStandIn } from '../support/provider-stand-in.ts';
+import { workshop } from '../support/scenario.ts';
+import { startService, type Service } from '../support/service.ts';
+import { trap } from '../support/trap.ts';
+import { until } from '../support/until.ts';
+
+/** The one address that the operator has opened: whoever is there shows that what was refused would have been dialled. */
+const openHost = '127.0.0.9';
+
+/** What a program of an agent does that has such MCP servers: it asks each, through the way out that the sandbox has. */
+const mcpClient = `
+import { readFileSync } from 'node:fs';
+import { request } from 'node:http';
+const { hosts } = JSON.parse(readFileSync('hosts.json', 'utf8'));
+const proxy = new URL(process.env.http_proxy ?? process.env.HTTP_PROXY);
+const initialize = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
+const ask = (method, path) => new Promise((resolve) => {
+  const headers = { host: path.replace(/^http:..|.mcp$/g, ''), 'content-type': 'application/json' };
+  const sent = request({ host: proxy.hostname, port: proxy.port, method, path, headers, agent: false });
+  sent.on('connect', (response, socket) => { socket.destroy(); resolve(response.statusCode); });
+  sent.on('response', (response) => { response.resume(); resolve(response.statusCode); });
+  sent.on('error', (error) => resolve(error.code));
+  sent.end(method === 'POST' ? initialize : undefined);
+});
+const ends = [];
+for (const host of process.argv[2] ? [process.argv[2]] : hosts)
+  for (const [method, path] of [['POST', 'http://' + host + '/mcp'], ['CONNECT', host]])
+    ends.push(host + ' ' + method + ' ' + (await ask(method, path)));
+console.log('asked ' + ends.length + ', not refused: ' + JSON.stringify(ends.filter((end) => !/ 4[0-9]{2}$/.test(end))));
+`;
+
+/** A Resend of which each mail has these files; the service asks it what they are. */
+async function mails(filesOf: (id: string) => string[]) {
+  return providerStandIn(({ method, path }) => {
+    if (method === 'POST') return { body: { id: 'sent' } };
+    const id = path.split('/').at(-1)!;
+    const attachments = filesOf(id).map((download_url, index) => ({
+      filename: `${index}.txt`,
+      content_type: 'text/plain',
+      download_url,
+    }));
+    return {
+      body: {
+        from: 'Ada <ada@example.com>',
+        subject: 'Files',
+        text: 'say: thanks',
+        headers: {},
+        attachments,
+      },
+    };
+  }, openHost);
+}
+
+async function deliverMail(service: Service, channelId: string, id: string): Promise<void> {
+  const data = { email_id: id, from: 'ada@example.com', to: [address], message_id: `<${id}@example.com>` };
+  const unsigned: Unsigned = {
+    body: JSON.stringify({ type: 'email.received', data }),
+    headers: { 'x-test-id': id },
+  };
+  const { headers, body } = signed(resendFixture, unsigned, Date.now());
+  const reply = await service.api('POST', `/api/webhooks/email/${channelId}`, body, {
+    ...Object.fromEntries(headers),
+    authorization: '',
+  });
+  assert.equal(reply.status, 200, reply.text);
+}
+
+test('a hostile URL is refused by the running service before it connects, in outbound webhooks, gitUrl, MCP, push notifications and attachments alike', async (t) => {
+  // Another hosts file takes root; the names are tried against a resolver of the tests elsewhere.
+  const isRoot = process.getuid?.() === 0;
+  const names = isRoot ? Object.entries(hostileNames).filter(([, answers]) => answers[0]!.length === 1) : [];
+  const service = await startService({
+    env: { BERTH_ALLOW_PRIVATE_NETWORKS: `${openHost}/32`, BERTH_RATE_LIMIT: '100000/60' },
+    ...(isRoot && { hosts: Object.fromEntries(names.map(([name, answers]) => [name, answers[0]![0]!])) }),
+  });
+  t.after(() => service.end());
+  const shop = await workshop(service);
+  t.after(() => shop.close());
+  const { api } = service;
+  const { port, caught } = await trap(t, () => service.pid);
+  const known = new Set(names.map(([name]) => name));
+  const isName = (host: string) => /^[^[%]*[a-z]{2,}\.?$/i.test(host);
+  const hosts = hostileHosts.filter(
+    (host) => !isName(host) || known.has(host.toLowerCase().replace(/\.$/, '')),
+  );
+  const secure = urlsFor('https', port, hosts);
+  const urls = [...urlsFor('http', port, hosts), ...secure];
+  const open = `http://${openHost}:${port}`;
+  /** That it does dial where it may, known by what it says first: the path, or the beginning of TLS. */
+  const dials = async (what: string, head: string, ask: () => Promise<unknown>) => {
+    const before = caught.length;
+    await ask();
+    await until(`${what} were dialled where that is allowed`, () =>
+      caught.slice(before).some((one) => one.head.includes(head)),
+    );
+  };
+  const tls = '\x16\x03';
+
+  const endpoint = (url: string) => api('POST', '/v1/webhook-endpoints', { url, events: ['run.completed'] });
+  const kept = await endpoint(`http://${openHost}:1/`);
+  assert.equal(kept.status, 201, kept.text);
+  const change = (url: string) => api('PATCH', `/v1/webhook-endpoints/${kept.body.endpoint.id}`, { url });
+  const agent = (gitUrl: string) => api('POST', '/v1/agents', { name: 'Fetched', gitUrl });
+  for (const [place, ask] of Object.entries({ endpoint, change, agent })) {
+    // A repository is fetched over https alone.
+    for (const url of place === 'endpoint' ? urls : secure) {
+      const reply = await ask(url);
+      assert.deepEqual(
+        [reply.status, reply.body.code],
+        [400, 'invalid_request'],
+        `${place} ${url}: ${reply.text}`,
+      );
+    }
+  }
+  assert.equal((await api('DELETE', `/v1/webhook-endpoints/${kept.body.endpoint.id}`)).status, 204);
+
+  const plain = hosts.filter((host) => /^[\x21-\x7e]+$/.test(host)).map((host) => `${host}:${port}`);
+  const speaker = await shop.agent({
+    'AGENTS.md': 'You ask.\n',
+    'mcp.mjs': mcpClient,
+    'hosts.json': JSON.stringify({ hosts: plain }),
+  });
+  const policy = await api('PUT', `/v1/agents/${speaker.id}/egress`, {
+    mode: 'open',
+    // Whoever lists them: what is not public is reached by nobody, but where the operator has opened it.
+    allow: [openHost, '127.0.0.1', '[::1]', '169.254.169.254'].map((host) => `${host}:${port}`),
+  });
+  assert.equal(policy.status, 200, policy.text);
+  const ran = async (line: string) => (await speaker.say(`run: ${line}`)).message.content as string;
+  assert.match(await ran('node mcp.mjs'), new RegExp(`asked ${2 * plain.length}, not refused: \\[\\]`));
+
+  const fetchHost = hostFetch(service.port);
+  const push = async (url: string) => {
+    const params = { message: message('say: hi'), configuration: { taskPushNotificationConfig: { url } } };
+    const response = await fetchHost(`http://${speaker.id}.localhost:${service.port}/a2a`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${service.key}`,
+        'content-type': 'application/json',
+        'a2a-version': '1.0',
+      },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'SendMessage', params }),
+    });
+    return (await response.json()) as { error?: { code: number } };
+  };
+  for (const url of urls) assert.equal((await push(url)).error?.code, -32602, `push ${url}`);
+
+  const files = secure.filter((url) => url.startsWith('https://'));
+  const parts = Array.from({ length: Math.ceil(files.length / 20) }, (_, at) =>
+    files.slice(at * 20, at * 20 + 20),
+  );
+  const resend = await mails((id) => parts[Number(id)] ?? [`https://${openHost}:${port}/file`]);
+  t.after(() => resend.close());
+  const made = await api('POST', `/v1/agents/${speaker.id}/channels`, {
+    kind: 'email',
+    settings: resendFixture.settings,
+    credentials: resendFixture.credentials,
+    apiBaseUrl: resend.url,
+  });
+  assert.equal(made.status, 201, made.text);
+  const channelId = made.body.channel.id as string;
+  const events = async () =>
+    (await api('GET', `/v1/agents/${speaker.id}/inbound-events?limit=100`)).body.events as {
+      id: string;
+      state: string;
+      conversationId: string;
+    }[];
+  const mail = async (id: string) => {
+    const before = new Set((await events()).map((event) => event.id));
+    await deliverMail(service, channelId, id);
+    const event = await until('the mail is answered', async () =>
+      (await events()).find((one) => !before.has(one.id) && one.state === 'done'),
+    );
+    const said = await api('GET', `/v1/conversations/${event.conversationId}/messages`);
+    return said.text;
+  };
+  for (const [id, part] of parts.entries()) {
+    const told = await mail(String(id));
+    assert.equal(told.match(/not there, its address may not be called/g)?.length, part.length, told);
+  }
+
+  assert.deepEqual(caught, []);
+  await dials('attachments', tls, () => mail('open'));
+  await dials('MCP servers', 'POST /mcp', () => ran(`node mcp.mjs ${openHost}:${port}`));
+  await dials('repositories', tls, () => agent(`https://${openHost}:${port}/repo.git`));
+  await dials('push notifications', 'POST /push', () => push(`${open}/push`));
+  await dials('outbound webhooks', 'POST /hook', async () => {
+    assert.equal((await endpoint(`${open}/hook`)).status, 201);
+    await ran('true');
+  });
+});
