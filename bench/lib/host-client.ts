@@ -1,5 +1,5 @@
 import { Agent, request as httpRequest } from 'node:http';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 
 /** Which agent's host, where it is, and the key. */
 export interface HostPlace {
@@ -38,26 +38,38 @@ export class HostClient {
     });
   }
 
-  /** Resolves with the JSON of the answer. Rejects when its status is not one of success. */
-  async json<T>(method: string, path: string, body: object | null, headers: Record<string, string> = {}) {
+  /** Resolves with the whole answer. Rejects when its status is not one of success. */
+  async exchange(
+    method: string,
+    path: string,
+    body: object | null,
+    headers: Record<string, string> = {},
+  ): Promise<{ head: IncomingHttpHeaders; text: string }> {
     const response = await this.#open(method, path, body, headers);
     response.setEncoding('utf8');
     let text = '';
     for await (const chunk of response) text += chunk;
     const status = response.statusCode ?? 0;
     if (status >= 300) throw new Error(`${method} ${path} gave ${status}: ${text.slice(0, 500)}`);
+    return { head: response.headers, text };
+  }
+
+  /** The same with the JSON of the answer. */
+  async json<T>(method: string, path: string, body: object | null, headers: Record<string, string> = {}) {
+    const { text } = await this.exchange(method, path, body, headers);
     return JSON.parse(text) as T;
   }
 
   /** Tells the data of each server-sent event as it comes; resolves at the end of the stream. */
   async events(
+    method: 'GET' | 'POST',
     path: string,
-    body: object,
+    body: object | null,
     headers: Record<string, string>,
     onData: (data: string) => void,
   ): Promise<void> {
-    const response = await this.#open('POST', path, body, { accept: 'text/event-stream', ...headers });
-    if (response.statusCode !== 200) throw new Error(`POST ${path} gave ${response.statusCode}.`);
+    const response = await this.#open(method, path, body, { accept: 'text/event-stream', ...headers });
+    if (response.statusCode !== 200) throw new Error(`${method} ${path} gave ${response.statusCode}.`);
     response.setEncoding('utf8');
     let rest = '';
     for await (const chunk of response) {

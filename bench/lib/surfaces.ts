@@ -1,5 +1,5 @@
-import { randomUUID } from 'node:crypto';
-import { openAcpLane } from './acp-lane.ts';
+import { a2aExchanges, textOf, type Part } from './a2a-exchanges.ts';
+import { openHttpLane, openSocketLane } from './acp-lane.ts';
 import { HostClient } from './host-client.ts';
 import type { World } from './world.ts';
 
@@ -15,12 +15,13 @@ export interface Surface {
   open(): Promise<Lane>;
 }
 
-interface Told {
+/** What came of a message. */
+export interface Told {
   conversationId: string;
   text: string;
 }
 
-type Exchange = (content: string, conversationId: string | null) => Promise<Told>;
+export type Exchange = (content: string, conversationId: string | null) => Promise<Told>;
 
 /** A surface of single requests: `exchange` sends a message to a conversation, null = a new one. */
 function byRequests(name: string, exchange: Exchange): Surface {
@@ -42,20 +43,27 @@ function byRequests(name: string, exchange: Exchange): Surface {
 
 export const REST_JSON = 'REST, JSON';
 
-/** The same agent by each surface that it has; REST's JSON is the first. `close` ends the connections of all. */
-export function surfacesOf(world: World): { surfaces: Surface[]; close(): void } {
+/**
+ * The same agent by each surface that it has; REST's JSON is the first. The world serves gRPC too. `close` ends the
+ * connections of all.
+ */
+export async function surfacesOf(world: World): Promise<{ surfaces: Surface[]; close(): void }> {
   const { client, agentId, service } = world;
   const http = new HostClient({ agentId, port: service.port, key: service.key });
+  const a2a = await a2aExchanges(http);
   const surfaces = [
     byRequests(REST_JSON, async (content, conversationId) => {
       const answer = await client.send(agentId, conversationId, content);
       return { conversationId: answer.conversationId, text: answer.content };
     }),
     byRequests('REST, stream', (content, conversationId) => client.stream(agentId, conversationId, content)),
-    byRequests('A2A, JSON-RPC', (content, contextId) => a2aRpc(http, content, contextId)),
-    byRequests('A2A, HTTP', (content, contextId) => a2aHttp(http, content, contextId)),
-    byRequests('A2A, stream', (content, contextId) => a2aStream(http, content, contextId)),
-    { name: 'ACP, WebSocket', open: () => openAcpLane(http) },
+    byRequests('A2A, JSON-RPC', a2a.rpc),
+    byRequests('A2A, HTTP', a2a.http),
+    byRequests('A2A, stream', a2a.stream),
+    byRequests('A2A, gRPC', a2a.grpc),
+    byRequests('A2A 0.3, JSON-RPC', a2a.rpc03),
+    { name: 'ACP, WebSocket', open: () => openSocketLane(http) },
+    { name: 'ACP, HTTP', open: () => openHttpLane(http) },
     byRequests('OpenAI, chat', (content, conversationId) => openaiChat(http, content, conversationId)),
     byRequests('OpenAI, responses', (content, conversation) => openaiResponse(http, content, conversation)),
     byRequests('MCP, send_message', (content, conversationId) => mcp(http, content, conversationId)),
@@ -63,64 +71,11 @@ export function surfacesOf(world: World): { surfaces: Surface[]; close(): void }
       agentCommunication(http, content, session),
     ),
   ];
-  return { surfaces, close: () => http.close() };
-}
-
-const A2A = { 'a2a-version': '1.0' };
-
-interface Part {
-  text?: string;
-}
-interface Task {
-  contextId: string;
-  artifacts?: { parts: Part[] }[];
-}
-
-const textOf = (parts: readonly Part[]): string => parts.map(({ text }) => text ?? '').join('');
-
-const a2aMessage = (content: string, contextId: string | null) => ({
-  message: {
-    messageId: randomUUID(),
-    role: 'ROLE_USER',
-    parts: [{ text: content }],
-    ...(contextId !== null && { contextId }),
-  },
-});
-
-function toldOf({ contextId, artifacts = [] }: Task): Told {
-  return { conversationId: contextId, text: textOf(artifacts.flatMap(({ parts }) => parts)) };
-}
-
-const rpc = (method: string, params: object) => ({ jsonrpc: '2.0', id: 1, method, params });
-
-async function a2aRpc(http: HostClient, content: string, contextId: string | null): Promise<Told> {
-  const request = rpc('SendMessage', a2aMessage(content, contextId));
-  const { result } = await http.json<{ result: { task: Task } }>('POST', '/a2a', request, A2A);
-  return toldOf(result.task);
-}
-
-async function a2aHttp(http: HostClient, content: string, contextId: string | null): Promise<Told> {
-  const path = '/a2a/http/message:send';
-  const { task } = await http.json<{ task: Task }>('POST', path, a2aMessage(content, contextId), A2A);
-  return toldOf(task);
-}
-
-interface StreamResponse {
-  task?: Task;
-  artifactUpdate?: { append?: boolean; artifact: { parts: Part[] } };
-}
-
-async function a2aStream(http: HostClient, content: string, contextId: string | null): Promise<Told> {
-  const told: Told = { conversationId: contextId ?? '', text: '' };
-  const request = rpc('SendStreamingMessage', a2aMessage(content, contextId));
-  await http.events('/a2a', request, A2A, (data) => {
-    const { task, artifactUpdate } = (JSON.parse(data) as { result: StreamResponse }).result;
-    if (task) Object.assign(told, toldOf(task));
-    if (!artifactUpdate) return;
-    const text = textOf(artifactUpdate.artifact.parts);
-    told.text = artifactUpdate.append ? told.text + text : text;
-  });
-  return told;
+  const close = () => {
+    a2a.close();
+    http.close();
+  };
+  return { surfaces, close };
 }
 
 interface Kept {
@@ -157,8 +112,9 @@ async function mcp(http: HostClient, content: string, conversationId: string | n
   const args = { content, ...(conversationId !== null && { conversationId }) };
   let result: ToolResult | undefined;
   await http.events(
+    'POST',
     '/mcp',
-    rpc('tools/call', { name: 'send_message', arguments: args }),
+    { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'send_message', arguments: args } },
     { accept: 'application/json, text/event-stream', 'mcp-protocol-version': '2025-11-25' },
     (data) => ({ result } = JSON.parse(data) as { result: ToolResult }),
   );

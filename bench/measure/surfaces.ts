@@ -8,7 +8,7 @@ import type { Lane, Surface } from '../lib/surfaces.ts';
 import type { World } from '../lib/world.ts';
 
 /** When it is over, no round begins but one that makes their number odd: the median of two would be the lower one. */
-const BUDGET_MS = 30_000;
+const BUDGET_MS = 45_000;
 const MAX_ROUNDS = 5;
 const WARM_UP = 40;
 /** As in the other measurements: what is measured is not a long conversation. */
@@ -31,7 +31,7 @@ interface Cost {
  * not counted. Rounds go through the surfaces in turns, so that other work of the machine meets all of them.
  */
 export async function surfaces(world: World): Promise<Figure[]> {
-  const { surfaces, close } = surfacesOf(world);
+  const { surfaces, close } = await surfacesOf(world);
   const costs = new Map<string, Cost[]>();
   try {
     for (const surface of surfaces) await load(world, surface, 8, WARM_UP);
