@@ -114,6 +114,11 @@ export function textAt(value: unknown, ...path: (string | number)[]): string | n
   return typeof found === 'number' && Number.isFinite(found) ? String(found) : null;
 }
 
+/** The texts and numbers of a list there, as texts; what else is in it is left out. */
+export function textsAt(value: unknown, ...path: (string | number)[]): string[] {
+  return listAt(value, ...path).flatMap((item) => textAt(item) ?? []);
+}
+
 export function objectAt(value: unknown, ...path: (string | number)[]): Json {
   const found = at(value, ...path);
   return isObject(found) ? found : {};

@@ -34,8 +34,16 @@ export function requiredSetting(name: string, type: SettingSpec['type'], descrip
 export const allowBots = setting(
   'allowBots',
   'flag',
-  'Whether messages of other bots are answered. Two bots that answer each other never stop, so leave it off.',
+  'Whether messages of other bots are answered. Two bots that answer each other stop at maxAnswersPerSender alone, so leave it off.',
   false,
+);
+
+/** For kinds with `allowBots`; people are not counted. */
+export const maxAnswersPerBot = setting(
+  'maxAnswersPerSender',
+  'count',
+  'With allowBots: answers to one other bot in an hour at most, so that two that answer each other do not go on for ever.',
+  60,
 );
 
 type Settings = ChannelSetup['settings'];

@@ -28,6 +28,8 @@ interface Said {
   /** Of its conversation, the best first. */
   keys: string[];
   known: string | null;
+  /** Whose answers are counted; null: nobody's. */
+  counted: string | null;
   /** What is told of its attachments, line by line. */
   files: string[];
 }
@@ -58,11 +60,25 @@ export function createInboundBegin(deps: Dependencies) {
     const keys = conversationKeys(event, kind.name);
     const known = await answers.conversationOf(due.channelId, keys);
     if (known === null && event.onlyIfKnown) return { state: 'ignored', reason: 'not_addressed' };
-    const cap = setup.settings['maxAnswersPerHour'];
-    if (known !== null && typeof cap === 'number' && (await answers.answeredLately(known)) >= cap) {
+    const counted = countedSender(event, kind.name);
+    if (await hasEnoughAnswers(due.channelId, known, counted, kind, setup))
       return { state: 'ignored', reason: 'too_many_answers' };
-    }
-    return { due, event, keys, known, files: [] };
+    return { due, event, keys, known, counted, files: [] };
+  }
+
+  /** Loops that no header tells of end here: within one conversation, and those that begin another one each time. */
+  async function hasEnoughAnswers(
+    channelId: string,
+    conversationId: string | null,
+    sender: string | null,
+    kind: ChannelKind,
+    setup: ChannelSetup,
+  ): Promise<boolean> {
+    const inOne = capOf('maxAnswersPerHour', kind, setup);
+    const toOne = capOf('maxAnswersPerSender', kind, setup);
+    if (conversationId !== null && inOne !== null && (await answers.answeredLately(conversationId)) >= inOne)
+      return true;
+    return sender !== null && toOne !== null && (await answers.answeredToLately(channelId, sender)) >= toOne;
   }
 
   async function readMail(
@@ -156,7 +172,8 @@ export function createInboundBegin(deps: Dependencies) {
       if (keys.length > 0) await answers.rememberConversation(due.channelId, keys, conversationId);
       const line = event.conversationKey !== null && isOfMail(due) ? lineOf(conversationId) : due.line;
       const turn = { conversationId, runId, replyTo: last.event.replyTo, line };
-      await queue.started([due.id, ...others.map((one) => one.due.id)], turn, checkMs);
+      const [started, ...joined] = [first, ...others].map((one) => ({ id: one.due.id, sender: one.counted }));
+      await queue.started([started!, ...joined], turn, checkMs);
       return { first, runId, replyTo: turn.replyTo };
     });
   }
@@ -183,6 +200,18 @@ const waitMs = 20_000;
 
 const lineOf = (conversationId: string) => `conversation:${conversationId}`;
 const isOfMail = ({ line }: DueEvent) => line === unread || line?.startsWith('conversation:') === true;
+
+/** A channel that was made before there was such a setting has its default. */
+function capOf(name: string, kind: ChannelKind, { settings }: ChannelSetup): number | null {
+  const cap = settings[name] ?? kind.settings.find((spec) => spec.name === name)?.default;
+  return typeof cap === 'number' ? cap : null;
+}
+
+/** Whoever may be a machine that answers whatever comes: the address that a mail is answered to, and another bot. */
+function countedSender({ replyTo, sender }: InboundEvent, kind: ChannelKindName): string | null {
+  const address = kind === 'email' ? replyTo?.['to'] : sender?.isBot === true ? sender.id : null;
+  return typeof address === 'string' && address !== '' ? boundedKey(address) : null;
+}
 
 function isSameConversation(one: Said, other: Said): boolean {
   // A person's message and a sample have no answer in common.

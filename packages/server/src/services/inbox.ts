@@ -14,7 +14,7 @@ import type {
   ParsedRequest,
 } from '../domain/ports/channel.ts';
 import { receive } from '../domain/receive.ts';
-import type { ChannelRow, ChannelStore } from '../store/channels.ts';
+import type { ChannelStore } from '../store/channels.ts';
 import type { InboundEventStore, NewInboundEvent, SampleMark } from '../store/inbound-events.ts';
 import type { ChannelSetups } from './channels.ts';
 import { unread } from '../store/inbound-queue.ts';
@@ -23,6 +23,7 @@ import type { ForgeryBudget } from './forgery-budget.ts';
 import { createGroupCommit } from './group-commit.ts';
 import type { GuardedCaller } from './guarded-call.ts';
 import type { InboundPace } from './inbound-pace.ts';
+import { keptRequest } from './kept-request.ts';
 
 export interface InboxDependencies {
   channels: ChannelStore;
@@ -78,8 +79,6 @@ const documentMs = 15 * 60_000;
 const errorEveryMs = 60_000;
 /** Slack gives up after three seconds; a commit that comes later is found by the next attempt. */
 const usualAnswerMs = 1_500;
-const secretHeaders =
-  /^(authorization|cookie|x-gitlab-token|x-telegram-bot-api-secret-token)$|signature|secret|token/i;
 
 export function createInbox(deps: InboxDependencies): Inbox {
   const { now = Date.now, answerMs = usualAnswerMs } = deps;
@@ -164,14 +163,18 @@ export function createInbox(deps: InboxDependencies): Inbox {
   }
 
   async function store(
-    row: ChannelRow,
+    { row, setup }: OpenChannel,
     kind: ChannelKind,
     request: InboundRequest,
     parsed: ParsedRequest,
     sample?: SampleMark,
   ): Promise<string[]> {
     const receivedAt = new Date(now());
-    const kept = { ...keptRequest(request), at: receivedAt.toISOString(), ...(sample && { sample }) };
+    const kept = {
+      ...keptRequest(request, kind, setup),
+      at: receivedAt.toISOString(),
+      ...(sample && { sample }),
+    };
     const events = parsed.events.map((event, place): NewInboundEvent => ({
       id: newId(),
       channelId: row.id,
@@ -204,12 +207,12 @@ export function createInbox(deps: InboxDependencies): Inbox {
   }
 
   async function storeOrTell(
-    row: ChannelRow,
+    found: OpenChannel,
     kind: ChannelKind,
     request: InboundRequest,
     parsed: ParsedRequest,
   ): Promise<void> {
-    await store(row, kind, request, parsed).catch((error: unknown) => {
+    await store(found, kind, request, parsed).catch((error: unknown) => {
       if (isUnstorable(error)) {
         throw new DomainError('invalid_request', 'It holds something that cannot be stored.', {
           cause: error,
@@ -229,7 +232,7 @@ export function createInbox(deps: InboxDependencies): Inbox {
       const { kind, found } = await admitted(kindName, channelId);
       const parsed = await verified(kind, request, found.setup);
       if (parsed.events.length > 0) {
-        await storeOrTell(found.row, kind, request, parsed);
+        await storeOrTell(found, kind, request, parsed);
       }
       if (parsed.followUp) {
         const { followUp } = parsed;
@@ -242,13 +245,14 @@ export function createInbox(deps: InboxDependencies): Inbox {
 
     async take(kindName, channelId, request) {
       const { kind, found } = await admitted(kindName, channelId);
-      await storeOrTell(found.row, kind, request, kind.parse(request, found.setup));
+      await storeOrTell(found, kind, request, kind.parse(request, found.setup));
     },
 
-    async receiveSample({ row, setup }, request, { isSigned, ...sample }) {
+    async receiveSample(found, request, { isSigned, ...sample }) {
+      const { row, setup } = found;
       const kind = deps.kinds[row.kind];
       const parsed = isSigned ? await verified(kind, request, setup) : kind.parse(request, setup);
-      const eventIds = await store(row, kind, request, parsed, sample);
+      const eventIds = await store(found, kind, request, parsed, sample);
       return { answer: parsed.answer, eventIds };
     },
   };
@@ -276,12 +280,4 @@ export function asBusy(kind: Pick<ChannelKind, 'whenBusy'>, error: unknown): Dom
     cause: error,
     retryAfterSeconds: seconds,
   });
-}
-
-function keptRequest(request: InboundRequest) {
-  const headers = [...request.headers].map(([name, value]): [string, string] => [
-    name,
-    secretHeaders.test(name) ? '-' : value,
-  ]);
-  return { method: request.method, url: request.url, headers };
 }

@@ -24,6 +24,15 @@ export function createChannelAnswerStore(db: Database) {
       return rows[0]!.count;
     },
 
+    /** How many turns were begun in the last hour for what this sender sent to the channel. */
+    async answeredToLately(channelId: string, sender: string): Promise<number> {
+      const rows = await db.sql<{ count: number }[]>`
+        select count(distinct run_id)::int as count from inbound_events
+        where channel_id = ${channelId} and sender = ${sender} and run_id is not null
+          and received_at > now() - interval '1 hour'`;
+      return rows[0]!.count;
+    },
+
     /** What became of the messages that answer an event, by their place. */
     async answers(eventId: string): Promise<Map<number, AnswerRow>> {
       const rows = await db.sql<(AnswerRow & { place: number })[]>`

@@ -16,6 +16,11 @@ export interface DueEvent extends InboundEventRow {
   isFollowed: boolean;
 }
 
+interface Started {
+  id: string;
+  sender: string | null;
+}
+
 export interface ClaimLimits {
   /** Of each organisation, of those to begin and of those to end. */
   perOrg: number;
@@ -198,9 +203,9 @@ export function createInboundQueue(db: Database) {
       return owner!.id;
     },
 
-    /** Its turn has begun, and answers the others of `ids` too. */
+    /** The turn of the first has begun, and answers the others too. `sender`: whose answers are counted. */
     async started(
-      [id, ...others]: [string, ...string[]],
+      [{ id, sender }, ...others]: [Started, ...Started[]],
       turn: { conversationId: string; runId: string; replyTo: ReplyTo | null; line: string | null },
       checkMs: number,
     ): Promise<void> {
@@ -209,13 +214,14 @@ export function createInboundQueue(db: Database) {
       await sql`
         update inbound_events set ${step(sql, 'processing', null)}, conversation_id = ${conversationId},
           run_id = ${runId}, reply_to = ${replyTo === null ? null : sql.json(replyTo)}, attempts = 0, cut_offs = 0, line = ${line}, claimed_by = null,
-          due_at = now() + ${checkMs} * interval '1 millisecond'
+          sender = ${sender}, due_at = now() + ${checkMs} * interval '1 millisecond'
         where id = ${id}`;
       if (others.length === 0) return;
       await sql`
         update inbound_events set ${step(sql, 'processing', null)}, conversation_id = ${conversationId},
-          run_id = ${runId}, joined_to = ${id}, due_at = null
-        where id = any (${others}::uuid[])`;
+          run_id = ${runId}, joined_to = ${id}, due_at = null, sender = o.sender
+        from unnest(${others.map((one) => one.id)}::uuid[], ${others.map((one) => one.sender)}::text[]) as o (id, sender)
+        where inbound_events.id = o.id`;
     },
 
     /** Its turn was lost: another one is to begin after so long, for those too that were said in it. */

@@ -293,7 +293,7 @@ test("octokit's HMAC signs Mailgun's timestamp and token as we expect it, and a 
     url: hookUrl,
     headers: new Map([
       ['content-type', 'application/json'],
-      ['x-shop-time', timestamp],
+      ['x-shop-signature-time', timestamp],
       ['x-shop-signature', await hmacOf('shop-secret-1', signedText)],
     ]),
     body: Buffer.from(body),

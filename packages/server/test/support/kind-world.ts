@@ -252,6 +252,9 @@ function codeIn(text: string): string | null {
 export const said = (side: KindSide, id: string): Unsigned =>
   side.fixture.message({ id, place: id, text: numbered(id) });
 
-/** Takes messages of whoever is there. */
-export const everybody = (side: KindSide): Fixture['settings'] =>
-  kindOf(side.fixture).settings.some(({ name }) => name === 'allowedSenders') ? { allowedSenders: [] } : {};
+/** Takes messages of whoever is there, however many. */
+export const everybody = (side: KindSide): Fixture['settings'] => {
+  const given: Fixture['settings'] = { allowedSenders: [], maxAnswersPerSender: 1_000 };
+  const known = kindOf(side.fixture).settings.map(({ name }) => name);
+  return Object.fromEntries(Object.entries(given).filter(([name]) => known.includes(name)));
+};

@@ -326,9 +326,9 @@ const generics: Record<string, ProviderApi> = {
   ),
   'generic, HMAC header': generic(
     (id) => id,
-    signedAs(genericHmacFixture.sign, 'x-shop-signature', 'x-shop-time'),
+    signedAs(genericHmacFixture.sign, 'x-shop-signature', 'x-shop-signature-time'),
   ),
-  'generic, token header': generic((id) => id, signedAs(genericTokenFixture.sign, 'x-shop-token', null)),
+  'generic, token header': generic((id) => id, signedAs(genericTokenFixture.sign, 'x-shop-key', null)),
 };
 
 /** The id of the message that says nothing. */

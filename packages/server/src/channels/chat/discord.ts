@@ -1,7 +1,17 @@
 import { createPublicKey, verify as verifySignature } from 'node:crypto';
 import { invalid } from '../../domain/errors.ts';
 import type { Answer, Attachment, ChannelKind, ChannelSetup, ReplyStep } from '../../domain/ports/channel.ts';
-import { at, isObject, listAt, needText, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
+import {
+  at,
+  isObject,
+  listAt,
+  needText,
+  objectAt,
+  readJsonBody,
+  textAt,
+  textsAt,
+  type Json,
+} from '../body.ts';
 import { getCall, jsonCall, readStatus, segment } from '../call.ts';
 import { event, jsonAnswer, withoutEmpty } from '../event.ts';
 import { forged, genuine, readSeconds, staleness } from '../signing.ts';
@@ -109,6 +119,10 @@ function readInteraction(body: Json, setup: ChannelSetup) {
   );
 }
 
+/** Texts, numbers and flags. */
+const shown = (value: unknown): string =>
+  typeof value === 'object' ? JSON.stringify(value) : String(value as string | number | boolean);
+
 function interactionText(body: Json): string {
   const data = objectAt(body, 'data');
   const name = textAt(data, 'name');
@@ -117,13 +131,13 @@ function interactionText(body: Json): string {
     for (const option of options) {
       const value = at(option, 'value');
       const named = textAt(option, 'name') ?? textAt(option, 'custom_id') ?? '';
-      lines.push(value === undefined ? named : `${named}: ${String(value as string)}`);
+      lines.push(value === undefined ? named : `${named}: ${shown(value)}`);
       if (depth < 3) walk([...listAt(option, 'options'), ...listAt(option, 'components')], depth + 1);
     }
   };
   walk(listAt(data, 'options'), 0);
   for (const row of listAt(data, 'components')) walk(listAt(row, 'components'), 0);
-  lines.push(...listAt(data, 'values').map(String));
+  lines.push(...textsAt(data, 'values'));
   const targets = objectAt(data, 'resolved', 'messages');
   for (const target of Object.values(targets)) lines.push(textAt(target, 'content') ?? '');
   return lines.filter((line) => line !== '').join('\n');

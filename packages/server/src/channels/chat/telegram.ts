@@ -14,7 +14,17 @@ import { getCall, jsonCall, readJson, readStatus, segment } from '../call.ts';
 import { emptyAnswer, event, withoutEmpty } from '../event.ts';
 import { forged, genuine, sameText, secretsOf } from '../signing.ts';
 import { splitText } from '../split.ts';
-import { allowBots, allows, apiOf, isOn, required, sentToApi, setting, textOf } from '../specs.ts';
+import {
+  allowBots,
+  allows,
+  apiOf,
+  isOn,
+  maxAnswersPerBot,
+  required,
+  sentToApi,
+  setting,
+  textOf,
+} from '../specs.ts';
 
 /** core.telegram.org/bots/api, "sendMessage". */
 const textChars = 4_096;
@@ -35,6 +45,7 @@ export const telegram: ChannelKind = {
     setting('botUsername', 'text', 'The name of the bot without @; needed for mentions in groups.'),
     setting('chats', 'texts', 'Ids of chats to take messages from; none given: all.'),
     allowBots,
+    maxAnswersPerBot,
   ],
   signing: () => ({ credential: 'webhookSecret', made: 'token' }),
   sentTo: sentToApi('botToken'),

@@ -8,7 +8,16 @@ import type {
   InboundRequest,
   ReplyStep,
 } from '../../domain/ports/channel.ts';
-import { isJsonType, listAt, mediaType, needText, readFormBody, readJsonBody, textAt } from '../body.ts';
+import {
+  isJsonType,
+  listAt,
+  mediaType,
+  needText,
+  readFormBody,
+  readJsonBody,
+  textAt,
+  type Json,
+} from '../body.ts';
 import { basic, formCall, getCall, readJson, readStatus, segment } from '../call.ts';
 import { event, textAnswer, withoutEmpty } from '../event.ts';
 import { forged, genuine, hmac, sameBytes, secretsOf, sha256 } from '../signing.ts';
@@ -61,7 +70,7 @@ export const twilio: ChannelKind = {
   },
   parse(request, setup) {
     const fields = isJsonType(mediaType(request).type)
-      ? new URLSearchParams(readJsonBody(request) as Record<string, string>)
+      ? fieldsOf(readJsonBody(request))
       : readFormBody(request);
     // An empty document: the answer is sent later by the API.
     const answer = textAnswer('<?xml version="1.0" encoding="UTF-8"?><Response/>', 'text/xml; charset=utf-8');
@@ -71,6 +80,16 @@ export const twilio: ChannelKind = {
   readReply: (reply) => readStatus(reply, ['sid']),
   stream: null,
 };
+
+/** What is neither a text nor a number is left out. */
+function fieldsOf(body: Json): URLSearchParams {
+  const fields = new URLSearchParams();
+  for (const name of Object.keys(body)) {
+    const text = textAt(body, name);
+    if (text !== null) fields.set(name, text);
+  }
+  return fields;
+}
 
 /**
  * The URL, and after it each field's name and value, sorted by name (twilio.com/docs, "Validating requests"). A body

@@ -105,12 +105,12 @@ function reasonByAction(action: string, place: (typeof spoken)[string]): IgnoreR
 
 function reasonBySender(body: Json, setup: ChannelSetup, repository: string): IgnoreReason | null {
   const said = objectAt(body, 'comment');
-  const app =
-    textAt(said, 'performed_via_github_app', 'id') ?? textAt(body, 'issue', 'performed_via_github_app', 'id');
+  // A person's comment on an issue that our own app has opened is that person's.
+  const made = textAt(body, 'action') === 'opened' ? objectAt(body, 'issue') : said;
+  const app = textAt(made, 'performed_via_github_app', 'id');
   const login = textAt(body, 'sender', 'login') ?? '';
   const own = textOf(setup.settings, 'mention');
-  const isOwnApp =
-    app !== null && app === textOf(setup.settings, 'appId') && textAt(body, 'action') === 'created';
+  const isOwnApp = app !== null && app === textOf(setup.settings, 'appId');
   if (isOwnApp || (own !== null && [own, `${own}[bot]`].includes(login))) return 'own_message';
   if ((textAt(said, 'body') ?? '').includes('<!-- berth:')) return 'own_message';
   if (textAt(body, 'sender', 'type') === 'Bot' && !isOn(setup.settings, 'allowBots')) return 'other_bot';

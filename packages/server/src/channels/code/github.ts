@@ -4,7 +4,7 @@ import { readJsonOrPayload } from '../body.ts';
 import { readStatus } from '../call.ts';
 import { emptyAnswer } from '../event.ts';
 import { forged, genuine, secretsOf, signedInHex } from '../signing.ts';
-import { allowBots, optional, required, sentToApi, setting, textOf } from '../specs.ts';
+import { allowBots, maxAnswersPerBot, optional, required, sentToApi, setting, textOf } from '../specs.ts';
 import { readGithubEvent } from './github-event.ts';
 import { githubReply } from './github-reply.ts';
 
@@ -32,6 +32,7 @@ export const github: ChannelKind = {
     ),
     setting('appId', 'text', 'The id of the GitHub App that answers.'),
     allowBots,
+    maxAnswersPerBot,
   ],
   signing: () => ({ credential: 'webhookSecret', made: 'token' }),
   sentTo: sentToApi('token', 'appPrivateKey'),

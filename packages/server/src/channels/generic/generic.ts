@@ -14,7 +14,7 @@ import { secretsOf, sha256 } from '../signing.ts';
 import { signStandard, standardHeaders, verifyStandard } from '../standard-webhooks.ts';
 import { isOn, required, setting, textOf } from '../specs.ts';
 import { signedTime, signHmac, verifyHmac } from './hmac.ts';
-import { fillTemplate } from './template.ts';
+import { fillTemplate, headersIn } from './template.ts';
 
 /** What a payload may become of as text for the agent. */
 const textChars = 100_000;
@@ -93,10 +93,18 @@ export const generic: ChannelKind = {
       : verifyHmac(request, setup, secrets, nowMs);
   },
   parse: (request, setup) => ({ answer: emptyAnswer, events: [readEvent(request, setup)] }),
+  headersRead(settings) {
+    const time = textOf(settings, 'timestampHeader');
+    const named = templates.flatMap((name) => headersIn(textOf(settings, name) ?? ''));
+    return time === null ? named : [time.toLowerCase(), ...named];
+  },
   reply: replySteps,
   readReply: (reply) => readStatus(reply, ['id']),
   stream: null,
 };
+
+/** Settings that are filled in by the payload and its headers. */
+const templates = ['type', 'text', 'conversation', 'deliveryId', 'messageId', 'sender'];
 
 const schemeOf = (settings: ChannelSetup['settings']) => textOf(settings, 'scheme') ?? 'standard';
 

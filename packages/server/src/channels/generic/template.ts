@@ -17,6 +17,12 @@ export function fillTemplate(template: string, payload: unknown, request: Inboun
   });
 }
 
+/** Names, in lower case, of the headers that a template takes values of. */
+export const headersIn = (template: string): string[] =>
+  [...template.matchAll(placeholder)].flatMap(([, path = '']) =>
+    path.startsWith('header:') ? path.slice(7).trim().toLowerCase() : [],
+  );
+
 /** A number names a place in a list. */
 const readStep = (step: string): string | number => Number(step);
 

@@ -71,6 +71,12 @@ export const email: ChannelKind = {
       'The name in Authentication-Results headers that the provider itself writes.',
     ),
     setting('maxAnswersPerHour', 'count', 'Answers in one conversation in an hour at most.', 6),
+    setting(
+      'maxAnswersPerSender',
+      'count',
+      'Answers to one address in an hour at most, in whatever conversations: a machine that answers each with a mail of its own stops here.',
+      30,
+    ),
     setting('topicArn', 'text', 'The SNS topic; needed with ses.'),
     setting('region', 'text', 'The AWS region.', 'us-east-1'),
     setting('domain', 'text', 'The sending domain at Mailgun, when it is another than that of the sender.'),

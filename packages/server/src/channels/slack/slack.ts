@@ -7,7 +7,7 @@ import type {
 } from '../../domain/ports/channel.ts';
 import { isJsonType, mediaType, needText, parseJson, readFormBody, readJsonBody, textAt } from '../body.ts';
 import { emptyAnswer, event, textAnswer } from '../event.ts';
-import { allowBots, required, sentToApi, setting } from '../specs.ts';
+import { allowBots, maxAnswersPerBot, required, sentToApi, setting } from '../specs.ts';
 import { readAction, readCommand } from './interaction.ts';
 import { readEvent } from './message.ts';
 import { answerStream, readReply, replySteps } from './reply.ts';
@@ -47,6 +47,7 @@ export const slack: ChannelKind = {
       'The id of the Slack app, A…, when several agents share it over the URL /api/webhooks/slack.',
     ),
     allowBots,
+    maxAnswersPerBot,
     setting(
       'streaming',
       'flag',

@@ -248,6 +248,11 @@ export interface ChannelKind {
    * for what no honest sender sends.
    */
   parse(request: InboundRequest, setup: ChannelSetup): ParsedRequest;
+  /**
+   * Names, in lower case, of headers that `parse` reads because the settings say so. They are kept with the event even
+   * when they are called as what proves the sender: another reading has to come to the same keys.
+   */
+  headersRead?(settings: ChannelSetup['settings']): string[];
   /** Built anew for every attempt, since `nowMs` goes into signatures. Empty when the channel has no way to answer. */
   reply(answer: Answer, setup: ChannelSetup, nowMs: number): ReplyStep[];
   readReply(reply: HttpReply): SendOutcome;

@@ -1,5 +1,5 @@
 import type { MailSource } from '../../../domain/ports/channel.ts';
-import { at, isObject, listAt, needText, objectAt, readJsonBody, textAt } from '../../body.ts';
+import { at, isObject, listAt, needText, objectAt, readJsonBody, textAt, textsAt } from '../../body.ts';
 import { bearer, getCall, jsonCall, readJson, segment } from '../../call.ts';
 import { emptyAnswer, event, plainName } from '../../event.ts';
 import { secretsOf } from '../../signing.ts';
@@ -27,7 +27,7 @@ export const resendReceiver: MailReceiver = {
       form: 'fetch',
       from: 'resend',
       what: { emailId },
-      envelope: { from: null, to: listAt(body, 'data', 'to').map(String) },
+      envelope: { from: null, to: textsAt(body, 'data', 'to') },
       verdicts: { spf: null, dkim: null, dmarc: null },
     };
     const messageId = textAt(body, 'data', 'message_id');

@@ -3,7 +3,7 @@ import type { ChannelSetup, InboundRequest, MailSource, Verdict } from '../../..
 import { decode } from '../../body.ts';
 import { bearer, jsonCall } from '../../call.ts';
 import { parsedDocument } from '../../documents.ts';
-import { listAt, objectAt, textAt } from '../../body.ts';
+import { objectAt, textAt, textsAt } from '../../body.ts';
 import { emptyAnswer } from '../../event.ts';
 import { forged, genuine, readSeconds, sha256, staleness } from '../../signing.ts';
 import { apiOf } from '../../specs.ts';
@@ -78,7 +78,7 @@ function readSource(parts: FormPart[]): MailSource {
     return found === undefined ? null : decodeLeniently(found, textAt(charsets, name));
   };
   const told = parsedDocument(plain('envelope') ?? '{}');
-  const envelope = { from: textAt(told, 'from'), to: listAt(told, 'to').map(String) };
+  const envelope = { from: textAt(told, 'from'), to: textsAt(told, 'to') };
   const verdicts = {
     spf: plain('SPF')?.toLowerCase() ?? null,
     dkim: plain('dkim')?.includes(': pass') ? 'pass' : (plain('dkim') ?? null),

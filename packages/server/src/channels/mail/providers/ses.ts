@@ -9,12 +9,12 @@ import type {
 } from '../../../domain/ports/channel.ts';
 import {
   isObject,
-  listAt,
   needText,
   objectAt,
   parseJson,
   readJsonBody,
   textAt,
+  textsAt,
   type Json,
 } from '../../body.ts';
 import { getCall, jsonCall, segment } from '../../call.ts';
@@ -132,7 +132,7 @@ function readNotification(deliveryKey: string, value: Json): InboundEvent {
   const common = {
     envelope: {
       from: textAt(value, 'mail', 'source'),
-      to: listAt(receipt, 'recipients').map(String),
+      to: textsAt(receipt, 'recipients'),
     },
     verdicts: { spf: verdict('spfVerdict'), dkim: verdict('dkimVerdict'), dmarc: verdict('dmarcVerdict') },
   };
