@@ -151,6 +151,8 @@ export const limits = {
   inboundLostTurns: 4,
   /** Attempts at one event that end with the service, before it is taken for what ends it. */
   inboundCutOffs: 20,
+  /** For which a provider may say that answers are too many, without that being held against one of them. */
+  tooManyHours: 6,
   /** For which what came in can be replayed. */
   inboundBodyDays: 30,
   /** Inbound events that one call works on again. */

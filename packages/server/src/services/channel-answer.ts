@@ -102,7 +102,8 @@ export async function attempt(
     if (outcome.outcome !== 'retry') return outcome;
     // What stands between us and the provider does not know what the provider did.
     if ([408, 502, 504].includes(reply.status)) return inDoubt(outcome.reason, outcome.afterMs);
-    return { ...outcome, isUntaken: step.lookup === null };
+    const isTooMany = reply.status === 429;
+    return { ...outcome, isUntaken: isTooMany || step.lookup === null, isTooMany };
   } catch (error) {
     if (error instanceof UrlRefused) return { outcome: 'failed', reason: error.message };
     const reason = 'The provider could not be reached.';

@@ -77,7 +77,10 @@ export function createInboundEnd({ queue, answers, runs, caller, mail, streams }
       }
       const answer = { text: message.content, replyTo: due.replyTo, outboxId: due.id };
       const outcome = await sendAnswer({ answers, caller, isGivenUp }, due.id, answer, kind, setup);
-      if (outcome.outcome === 'retry') return { retry: outcome.reason, afterMs: outcome.afterMs };
+      if (outcome.outcome === 'retry') {
+        const { reason, afterMs, isTooMany = false } = outcome;
+        return { retry: reason, afterMs, isTooMany };
+      }
       if (outcome.outcome !== 'sent') {
         await queue.settle(due.id, 'failed', outcome.reason);
         return 'over';

@@ -35,7 +35,10 @@ export interface InboundWorkDependencies {
 }
 
 /** What becomes of one attempt at an event. */
-export type Worked = 'over' | { retry: string; afterMs: number | null };
+export type Worked =
+  | 'over'
+  /** `isTooMany`: the provider wants fewer at once; that is no attempt, for as long as `limits.tooManyHours`. */
+  | { retry: string; afterMs: number | null; isTooMany?: boolean };
 
 /** 15 s, 30 s, 1 min … up to an hour: two hours for the eight attempts. */
 export const backoffMs = (attempts: number) => Math.min(15_000 * 2 ** Math.max(0, attempts - 1), 3_600_000);

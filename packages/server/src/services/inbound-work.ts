@@ -17,6 +17,7 @@ export interface InboundWork {
 const leaseMs = 60_000;
 const holdEveryMs = 15_000;
 const maxAttempts = 8;
+const leastWaitMs = 1_000;
 /** Events of one organisation, and of all, that this process works on at once. */
 const perOrg = 16;
 const perProcess = 256;
@@ -82,22 +83,29 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
         givenUp.abort();
         throw new DomainError('unavailable', `It was given up after ${longestAttemptMs / 1000} seconds.`);
       });
-      if (worked !== 'over') await retryLater(due, worked.retry, worked.afterMs);
+      if (worked !== 'over') await retryLater(due, worked);
     } catch (error) {
       const isFinal = error instanceof DomainError && finalCodes.has(error.code);
       const reason = error instanceof DomainError ? error.message : 'It could not be worked on.';
       const { id: eventId, attempts } = due;
       log.warn('An inbound event could not be worked on.', { eventId, attempts, error });
-      await (isFinal ? queue.settle(eventId, 'failed', reason) : retryLater(due, reason, null)).catch(
-        (again: unknown) =>
-          log.warn('An inbound event waits for its lease to end.', { eventId, error: again }),
+      await (
+        isFinal ? queue.settle(eventId, 'failed', reason) : retryLater(due, { retry: reason, afterMs: null })
+      ).catch((again: unknown) =>
+        log.warn('An inbound event waits for its lease to end.', { eventId, error: again }),
       );
     }
   }
 
-  async function retryLater(due: DueEvent, reason: string, afterMs: number | null): Promise<void> {
-    if (due.attempts >= maxAttempts) return queue.settle(due.id, 'dead', reason);
-    await queue.postpone(due.id, afterMs ?? backoffMs(due.attempts), reason);
+  async function retryLater(due: DueEvent, { retry, afterMs, isTooMany }: Retry): Promise<void> {
+    const waitMs = afterMs ?? backoffMs(due.attempts);
+    if (isTooMany && sinceStep(due) < limits.tooManyHours * 3_600_000)
+      // Whoever was told the same at the same moment comes again at another one; "at once" is no answer to too many.
+      return queue.postpone(due.id, Math.max(waitMs, leastWaitMs) * (1 + Math.random()), retry, {
+        isAttempt: false,
+      });
+    if (due.attempts >= maxAttempts) return queue.settle(due.id, 'dead', retry);
+    await queue.postpone(due.id, waitMs, retry);
   }
 
   function track(task: Promise<void>): Promise<void> {
@@ -132,6 +140,12 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
     },
   };
 }
+
+type Retry = Exclude<Worked, 'over'>;
+
+/** Milliseconds since its state changed: since its turn began, or somebody asked for a replay. */
+const sinceStep = ({ history, receivedAt }: DueEvent): number =>
+  Date.now() - Date.parse(history.at(-1)?.at ?? receivedAt.toISOString());
 
 /** What another attempt cannot change. */
 const finalCodes = new Set([

@@ -233,12 +233,17 @@ export function createInboundQueue(db: Database) {
         where (id = ${id} or joined_to = ${id}) and state = 'processing'`;
     },
 
-    /** To be worked on again after so long, and why; null: nothing went wrong, it only waits. */
-    async postpone(id: string, afterMs: number, reason: string | null): Promise<void> {
+    /** To be worked on again after so long, and why; null: nothing went wrong, it only waits. `isAttempt`: the one that ends here counts. */
+    async postpone(
+      id: string,
+      afterMs: number,
+      reason: string | null,
+      { isAttempt } = { isAttempt: true },
+    ): Promise<void> {
       const { sql } = db;
       await sql`
         update inbound_events set due_at = now() + ${afterMs} * interval '1 millisecond', claimed_by = null
-          ${reason === null ? sql`, attempts = 0, cut_offs = 0` : sql`, reason = ${reason}`}
+          ${reason === null ? sql`, attempts = 0, cut_offs = 0` : sql`, reason = ${reason}, attempts = greatest(0, attempts - ${isAttempt ? 0 : 1}::integer)`}
         where id = ${id} and due_at is not null`;
     },
   };

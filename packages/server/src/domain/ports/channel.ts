@@ -175,8 +175,8 @@ export interface HttpReply {
 
 export type SendOutcome =
   | { outcome: 'sent'; externalId: string | null }
-  /** `afterMs` is the provider's own word, else null. */
-  | { outcome: 'retry'; afterMs: number | null; reason: string }
+  /** `afterMs` is the provider's own word, else null. `isTooMany`: it asks for fewer at once, which is no fault of this one. */
+  | { outcome: 'retry'; afterMs: number | null; reason: string; isTooMany?: boolean }
   | { outcome: 'failed'; reason: string }
   /** It may have been sent, and nobody can find out. */
   | { outcome: 'doubtful'; reason: string };
