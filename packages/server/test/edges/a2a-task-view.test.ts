@@ -50,9 +50,65 @@ test('a task begins with itself and holds the text of its answer as one artifact
     [['one two']],
   );
   assert.equal(status?.state, TaskState.TASK_STATE_COMPLETED);
+  assert.deepEqual(
+    status.message?.parts.map(({ content }) => content!.value),
+    ['one two'],
+  );
   assert.equal(status?.timestamp, '2026-11-28T09:00:00.000Z');
   assert.equal(history.length, 1);
   assert.deepEqual(view.task({ historyLength: 0 }).history, []);
+});
+
+test('an artifact that the agent calls as A2A calls its answer is lost to neither, streamed or read', () => {
+  const made = (artifactId: string, value: string, append = false): EventBody => ({
+    type: 'artifact.updated',
+    data: {
+      runId,
+      artifactId,
+      name: artifactId,
+      description: null,
+      append,
+      lastChunk: true,
+      parts: [{ kind: 'data', data: value, mediaType: 'application/json' }],
+    },
+  });
+  const view = new TaskView(runId, 'context', '1.0');
+  const told = fold(
+    view,
+    created('user', 'hi'),
+    queued,
+    started,
+    delta('m', 'one '),
+    made('answer', 'a'),
+    delta('m', 'two'),
+    made('answer_', 'b'),
+    made('answer', 'c', true),
+    created('assistant', 'one two'),
+    completed,
+  );
+  const expected = [
+    ['answer', ['one two']],
+    ['answer_', ['a', 'c']],
+    ['answer__', ['b']],
+  ];
+  const valuesOf = (parts: { content?: { value: unknown } | undefined }[]) =>
+    parts.map(({ content }) => content!.value);
+  assert.deepEqual(
+    view.task().artifacts.map(({ artifactId, parts }) => [artifactId, valuesOf(parts)]),
+    expected,
+  );
+  // As a client puts the pieces together.
+  const joined = new Map<string, unknown[]>();
+  for (const { payload } of told) {
+    if (payload?.$case !== 'artifactUpdate') continue;
+    const { artifact, append } = payload.value;
+    const { artifactId, parts } = artifact!;
+    joined.set(artifactId, [...((append && joined.get(artifactId)) || []), ...valuesOf(parts)]);
+  }
+  assert.deepEqual(
+    [...joined].map(([id, values]) => [id, id === 'answer' ? [values.join('')] : values]),
+    expected,
+  );
 });
 
 test('a second attempt takes the place of what the first had streamed and made', () => {

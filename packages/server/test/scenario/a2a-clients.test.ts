@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
+import { createPublicKey, randomUUID, verify } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { AgentCard, Role, TaskState, verifyAgentCardSignature } from '@a2a-js/sdk';
 import type { Message, StreamResponse, Task } from '@a2a-js/sdk';
@@ -202,6 +202,24 @@ test('the client of 0.3 sends, streams, answers, cancels and gets the extended c
   assert.equal((await client.cancelTask({ id: running.id })).status.state, 'canceled');
   const card = await client.getAgentCard();
   assert.equal(card.protocolVersion, '0.3');
+  // What the public card does not tell shows that it is the extended one.
+  const isExtended = (one: Pick<typeof card, 'skills'>) =>
+    one.skills[0]!.tags.some((tag) => tag.startsWith('model:'));
+  assert.ok(isExtended(card));
+  const headers = { 'a2a-version': '' };
+  assert.ok(!isExtended((await world.request('GET', '/.well-known/agent-card.json', { headers })).body));
+  const body = { jsonrpc: '2.0', id: 1, method: 'agent/getAuthenticatedExtendedCard' };
+  const byRpc = (await world.request('POST', '/a2a', { headers, body })).body.result;
+  const byHttp = (await world.request('GET', '/a2a/http/v1/card', { headers })).body;
+  assert.ok(isExtended(byRpc));
+  assert.deepEqual(byHttp, byRpc);
+  for (const [method, path] of [
+    ['POST', '/a2a'],
+    ['GET', '/a2a/http/v1/card'],
+  ] as const) {
+    const keyless = { headers, key: null, ...(method === 'POST' && { body }) };
+    assert.equal((await world.request(method, path, keyless)).status, 401);
+  }
 });
 
 test('the HTTP+JSON binding of 0.3 speaks the JSON of its schema', async () => {
@@ -256,6 +274,16 @@ test('the AI SDK with its A2A provider gets the text, generated and streamed', a
   }
 });
 
+const base64url = (text: string) => Buffer.from(text).toString('base64url');
+
+/** With the fields of each object in order, as canonical JSON has them. */
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== 'object' || value === null) return value;
+  const fields = Object.entries(value).map(([name, field]) => [name, sorted(field)] as const);
+  return Object.fromEntries(fields.sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
 test('cards are public, cached, of the version that was asked for, and their signature holds', async () => {
   const path = '/.well-known/agent-card.json';
   const card = await world.request('GET', path, { key: null });
@@ -282,6 +310,18 @@ test('cards are public, cached, of the version that was asked for, and their sig
     assert.equal(new URL(jku!).pathname, '/.well-known/jwks.json');
     return jwks.body.keys.find((key: { kid: string }) => key.kid === kid);
   })(AgentCard.fromJSON(card.body));
+  // That of 0.3 is over the canonical JSON (RFC 8785) of the card without its signatures.
+  const { signatures, ...signed } = legacy.body;
+  const { kid } = JSON.parse(Buffer.from(signatures[0].protected, 'base64url').toString());
+  const key = jwks.body.keys.find((one: { kid: string }) => one.kid === kid);
+  const holds = (content: object) =>
+    verify(
+      'sha256',
+      Buffer.from(`${signatures[0].protected}.${base64url(JSON.stringify(sorted(content)))}`),
+      { key: createPublicKey({ key, format: 'jwk' }), dsaEncoding: 'ieee-p1363' },
+      Buffer.from(signatures[0].signature, 'base64url'),
+    );
+  assert.deepEqual([holds(signed), holds({ ...signed, name: 'Another' })], [true, false]);
   const forged = AgentCard.fromJSON({ ...card.body, name: 'Another' });
   await assert.rejects(
     verifyAgentCardSignature(async (kid) => jwks.body.keys.find((key: { kid: string }) => key.kid === kid))(

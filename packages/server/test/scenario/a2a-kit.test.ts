@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { a2aWorld, sse, type A2aWorld } from '../support/a2a-world.ts';
 import { conformanceFiles } from '../support/conformance-agent.ts';
+import { logOf } from '../support/scenario.ts';
 
 // What the public compatibility kit of A2A 1.0 looks at, against the agent that knows its words. Like the kit, it sends one
 // and the same message, under one id, whenever it wants another task.
@@ -272,6 +273,26 @@ for (const [binding, ask] of bindings) {
     assert.ok(whole.tasks.every((task: Told) => task.artifacts.length === 1));
   });
 }
+
+test('the word for subscribing anew keeps its task at work for four seconds, over each binding', async () => {
+  await Promise.all(
+    bindings.map(async ([binding], index) => {
+      const message = {
+        role: 'ROLE_USER',
+        parts: [{ text: 'Make a task' }],
+        messageId: `test-resubscribe-message-id-${index}`,
+      };
+      const stream = await open(binding, 'SendStreamingMessage', { message });
+      const [first, ...rest] = await eventsOf(binding, stream);
+      assert.equal(rest.at(-1).statusUpdate.status.state, ended, binding);
+      // A machine with other work makes it longer, never shorter.
+      const log = await logOf(world.service, { runId: first.task.id });
+      const atOf = (type: string) => Date.parse(log.find((event) => event.type === type)!.at);
+      const workedMs = atOf('run.completed') - atOf('run.started');
+      assert.ok(workedMs >= 4_000, `${binding}: ${workedMs} ms`);
+    }),
+  );
+});
 
 test('a client that says no version finds the interfaces of 1.0 first, and a card without a default value that a signature could be read differently by', async () => {
   const { body: card } = await world.request('GET', '/.well-known/agent-card.json', {

@@ -54,7 +54,12 @@ test('what is wrong with a request is told before anything is done, in the form 
     [{ message: message('x', { parts: [] }) }, -32602, 'message.parts'],
     [{ message: message('x', { parts: [{}] }) }, -32602, 'message.parts[0]'],
     [{ message: message('x', { parts: [{ text: 'a', url: 'https://b' }] }) }, -32602, 'message.parts[0]'],
-    [{ message: message('x', { parts: [{ raw: '***' }] }) }, -32602, 'message.parts[0].raw'],
+    ...['***', 'dGNrx', 'dG=Nr', '===='].map((raw): [unknown, number, string] => [
+      { message: message('x', { parts: [{ raw }] }) },
+      -32602,
+      'message.parts[0].raw',
+    ]),
+    [{ message: message('x', { parts: [{ text: 'a' }, { data: null }] }) }, -32602, 'message.parts[1].data'],
     [{ message: message('x'), configuration: { historyLength: -1 } }, -32602, 'configuration.historyLength'],
     [
       { message: message('x', { parts: [{ raw: 'dGNr', mediaType: 'application/x-none' }] }) },

@@ -67,6 +67,16 @@ test('a stream of chunks gives the text as it comes, then usage and the end', as
   assert.equal(chunks.findLast((chunk) => chunk.choices.length > 0)!.choices[0]!.finish_reason, 'stop');
   assert.ok(chunks.at(-1)!.usage!.total_tokens > 0);
   assert.equal(new Set(chunks.map((chunk) => chunk.id)).size, 1);
+  // The client would take a stream that just ends for whole too.
+  const body = { model: 'agent', messages: [user('count: 2 5')], stream: true };
+  const raw = await hostFetch(world.service.port)(`${baseURL()}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${world.keys.agentUse}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  const frames = (await raw.text()).split('\n\n').filter((frame) => frame.startsWith('data: '));
+  assert.equal(frames.filter((frame) => frame === 'data: [DONE]').length, 1);
+  assert.equal(frames.at(-1), 'data: [DONE]');
 });
 
 test('a client that keeps the history has it told to the agent, in a conversation of its own', async () => {

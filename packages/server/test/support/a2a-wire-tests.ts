@@ -208,6 +208,19 @@ export function wireTests(worldOf: () => A2aWorld): void {
     }
   });
 
+  test('a task whose state changes comes first in the list, whenever it began, by every binding', async () => {
+    const contextId = randomUUID();
+    const asked = await send('JSON-RPC', message('ask', { contextId }));
+    const later = await send('JSON-RPC', message('listed'));
+    const ids = async (binding: Binding) =>
+      (await page(binding, { pageSize: 100 })).tasks
+        .map(({ id }: Told) => id)
+        .filter((id: string) => [asked.id, later.id].includes(id));
+    for (const binding of bindings) assert.deepEqual(await ids(binding), [later.id, asked.id], binding);
+    await send('JSON-RPC', message('blue', { taskId: asked.id }));
+    for (const binding of bindings) assert.deepEqual(await ids(binding), [asked.id, later.id], binding);
+  });
+
   test('an answer to a question that comes again is the same answer, by whatever binding, also when the next question is there or the task has ended', async () => {
     const world = worldOf();
     const answersOf = async (id: string) =>

@@ -38,6 +38,7 @@ export function wrongTypes(): Record<'1.0' | '0.3', Case[]> {
   const push = (schemes: unknown) => ({ url: 'https://example.com', authentication: { schemes } });
   const legacy: Case[] = [
     ...[1, {}, []].map((name): Case => ['message/send', file({ name }), 'message.parts[0].file.name']),
+    ['message/send', file({ bytes: 'dGNrx' }), 'message.parts[0].file.bytes'],
     ['message/send', file({ bytes: null, uri: 'https://example.com' }), 'message.parts[0].file.bytes'],
     ['message/send', older({}, { acceptedOutputModes: 1 }), 'configuration.acceptedOutputModes'],
     ['message/stream', older({}, { acceptedOutputModes: [odd] }), 'configuration.acceptedOutputModes'],

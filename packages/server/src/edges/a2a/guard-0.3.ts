@@ -7,6 +7,7 @@ import {
   checkTexts,
   isRecord,
   malformed,
+  requireBase64,
 } from './guard.ts';
 import { requireMediaType } from './parts.ts';
 
@@ -82,8 +83,7 @@ function checkLegacyPart(part: unknown, path: string): void {
         throw malformed(`${path}.file.bytes`, 'must be a text, or left out.');
       if ((typeof bytes === 'string') === (typeof uri === 'string'))
         throw malformed(`${path}.file`, 'must have either bytes or uri.');
-      if (typeof bytes === 'string' && /[^A-Za-z0-9+/_=-]/.test(bytes))
-        throw malformed(`${path}.file.bytes`, 'must be base64.');
+      if (typeof bytes === 'string') requireBase64(bytes, `${path}.file.bytes`);
       if (typeof uri === 'string' && !URL.canParse(uri))
         throw malformed(`${path}.file.uri`, 'must be an absolute URL.');
       if (mimeType !== undefined && mimeType !== null && typeof mimeType !== 'string')

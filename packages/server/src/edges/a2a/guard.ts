@@ -127,14 +127,21 @@ function checkPart(part: unknown, path: string): void {
   const name = given[0]!;
   const value = part[name];
   if (name !== 'data' && typeof value !== 'string') throw malformed(`${path}.${name}`, 'must be a text.');
-  if (name === 'raw' && /[^A-Za-z0-9+/_=-]/.test(value as string))
-    throw malformed(`${path}.raw`, 'must be base64.');
+  // The SDK takes it for nothing, so that it would be lost.
+  if (value === null) throw malformed(`${path}.${name}`, 'must not be null.');
+  if (name === 'raw') requireBase64(value as string, `${path}.raw`);
   if (name === 'url' && !URL.canParse(value as string))
     throw malformed(`${path}.url`, 'must be an absolute URL.');
   checkText(part, 'filename', `${path}.filename`, { max: 255 });
   const mediaType = checkText(part, 'mediaType', `${path}.mediaType`, { max: 255 });
   checkObject(part, 'metadata', `${path}.metadata`);
   requireMediaType(mediaType ?? '', path);
+}
+
+/** Of either alphabet, with or without padding (proto3 JSON mapping). What is more would be left out of it unsaid. */
+export function requireBase64(value: string, path: string): void {
+  const digits = value.replace(/={1,2}$/, '');
+  if (/[^A-Za-z0-9+/_-]/.test(digits) || digits.length % 4 === 1) throw malformed(path, 'must be base64.');
 }
 
 export function checkTaskId(params: unknown): void {

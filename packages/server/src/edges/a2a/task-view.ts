@@ -9,6 +9,10 @@ import { dataPart, partOf, textPart } from './parts.ts';
  */
 export const ANSWER_ARTIFACT = 'answer';
 
+/** An agent names its artifacts itself: one that it calls as we call the answer has a longer name, which no other gets. */
+const shownId = (artifactId: string): string =>
+  /^answer_*$/.test(artifactId) ? `${artifactId}_` : artifactId;
+
 const terminal = new Set([
   TaskState.TASK_STATE_COMPLETED,
   TaskState.TASK_STATE_FAILED,
@@ -198,7 +202,7 @@ export class TaskView {
   #artifactUpdated(data: Extract<EventBody, { type: 'artifact.updated' }>['data']): StreamResponse[] {
     const parts = data.parts.map(partOf);
     return this.#putArtifact(
-      data.artifactId,
+      shownId(data.artifactId),
       data.name,
       data.description,
       parts,
