@@ -74,9 +74,22 @@ export function readFormBody(request: InboundRequest): URLSearchParams {
   return parseForm(decode(request.body, charset));
 }
 
+/** Far more than any sender has. */
+const maxFields = 1_000;
+
+/** Fields as they stand there. Their number is looked at first: strangers send forms too, and each field costs time. */
+export function formFields(text: string): URLSearchParams {
+  let count = 1;
+  for (let at = text.indexOf('&'); at !== -1; at = text.indexOf('&', at + 1)) {
+    count += 1;
+    if (count > maxFields) throw invalid('body', `may have at most ${maxFields} fields.`);
+  }
+  return new URLSearchParams(text);
+}
+
 export function parseForm(text: string): URLSearchParams {
   const fields = new URLSearchParams();
-  for (const [name, value] of new URLSearchParams(text)) fields.append(cleanText(name), cleanText(value));
+  for (const [name, value] of formFields(text)) fields.append(cleanText(name), cleanText(value));
   return fields;
 }
 

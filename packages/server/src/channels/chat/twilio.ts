@@ -9,6 +9,7 @@ import type {
   ReplyStep,
 } from '../../domain/ports/channel.ts';
 import {
+  formFields,
   isJsonType,
   listAt,
   mediaType,
@@ -104,7 +105,7 @@ function signedText(request: InboundRequest, setup: ChannelSetup): string | null
     const bodyHash = new URL(request.url).searchParams.get('bodySHA256') ?? '';
     return sameBytes(sha256(request.body), Buffer.from(bodyHash, 'hex')) ? url : null;
   }
-  const fields = new URLSearchParams(request.body.toString('utf8'));
+  const fields = formFields(request.body.toString('utf8'));
   const names = [...new Set(fields.keys())].sort();
   return (
     url +
