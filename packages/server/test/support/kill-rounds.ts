@@ -26,7 +26,10 @@ import { checkSeen, view, type Viewer } from './viewer.ts';
 export interface KillPlan {
   turns: number;
   kills: number;
-  /** Least and most milliseconds that the service lives before a kill. */
+  /**
+   * Least and most milliseconds that the service lives before a kill. After a life in which no turn was settled the next
+   * one is twice as long, as often as that happens: where all is slow, no sandbox would start in any of them.
+   */
   pauseMs: [number, number];
   agents: number;
   conversations: number;
@@ -63,6 +66,8 @@ interface Sent {
   marker: string;
   content: string;
 }
+
+const MAX_STRETCH = 16;
 
 /** Mulberry32: the same seed gives the same turns and the same pauses before the kills. */
 export function random(seed: number): () => number {
@@ -145,6 +150,8 @@ async function rounds(
 
   const sent: Sent[] = [];
   let resent = 0;
+  let waitedFor = 0;
+  let seenSettled = 0;
   // One sender for each conversation, so that the order of its turns is known.
   const senders = talks.map(async (talk) => {
     for (const turn of todo.filter((one) => one.talk === talk)) {
@@ -156,14 +163,23 @@ async function rounds(
         viewers.set(body.conversationId, view(service, body.conversationId));
       sent.push({ ...body, agentId: talk.agent.id, marker: turn.marker, content });
       // Turns pile up sometimes, and sometimes one is waited for.
-      if (turn.draw < 0.6) await settled(service, body.runId);
+      if (turn.draw < 0.6) {
+        waitedFor += 1;
+        await settled(service, body.runId);
+        waitedFor -= 1;
+        seenSettled += 1;
+      }
     }
   });
   const kinds = plan.faults ?? (['service'] as const);
   const struck: KillReport['struck'] = {};
   const killer = (async () => {
+    let stretch = 1;
     for (const [index, pauseMs] of pauses.entries()) {
-      await delay(pauseMs);
+      const settledBefore = seenSettled;
+      await delay(pauseMs * stretch);
+      const isStuck = waitedFor > 0 && seenSettled === settledBefore;
+      stretch = isStuck ? Math.min(stretch * 2, MAX_STRETCH) : 1;
       let fault = pickOne(kinds, draw);
       // There may be no sandbox to hit at the moment; some fault is always to be had.
       for (let tries = 1; !(await strike(service, fault, draw)); tries += 1) {
