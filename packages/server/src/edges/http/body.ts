@@ -84,8 +84,12 @@ function tooLarge(maxBytes: number): DomainError {
   return new DomainError('body_too_large', `The body is larger than ${maxBytes} bytes.`);
 }
 
+const cutOff = () => new DomainError('invalid_request', 'The body ended before it was complete.');
+
 /** Straight from the socket's events: a web stream in between costs more than the parsing. */
 function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  // Whoever has gone before we came to read is told of by no further event.
+  if (incoming.destroyed) return Promise.reject(cutOff());
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;
@@ -100,8 +104,7 @@ function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buff
       else chunks.push(chunk);
     };
     const onEnd = () => settle(() => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
-    const onClose = () =>
-      settle(() => reject(new DomainError('invalid_request', 'The body ended before it was complete.')));
+    const onClose = () => settle(() => reject(cutOff()));
     const timer = setTimeout(
       () => settle(() => reject(new DomainError('invalid_request', 'The body did not arrive in time.'))),
       bodyTimeoutMs,
