@@ -1,6 +1,16 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, fsyncSync, openSync, readSync, renameSync, rmSync, truncateSync } from 'node:fs';
+import {
+  closeSync,
+  fsyncSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  truncateSync,
+} from 'node:fs';
 import type { Log } from '../../domain/log.ts';
 import { started } from '../started.ts';
 import type { SandboxUser } from '../volume.ts';
@@ -19,6 +29,9 @@ const MENDED_CODES = [0, 1];
 /** What it gives, as one of its bits, when it wants to be told what to do. */
 const UNDECIDED = 4;
 
+/** Never taken from the host for images, so that the service itself goes on. */
+const HOST_FREE_BYTES = 64 * MIB;
+
 /** As many files as the watch would allow; see quota.ts. */
 export const entriesOf = (limitBytes: number): number => Math.max(20_000, Math.floor(limitBytes / 4096));
 
@@ -31,7 +44,7 @@ export function imageBytesFor(limitBytes: number): number {
   return Math.ceil((limitBytes + ballastOf(limitBytes) + own) / MIB) * MIB;
 }
 
-/** Makes a sparse ext4 image, whole or not at all. */
+/** Makes an ext4 image, whole or not at all. It gets its room when it is mounted. */
 export async function makeImage(image: string, limitBytes: number, user: SandboxUser): Promise<void> {
   const owner = user ? [`root_owner=${user.uid}:${user.gid}`] : [];
   // The file is new, so every byte of it is zero already: neither this nor the kernel later has to write zeros to it.
@@ -78,6 +91,34 @@ export async function checkImage(image: string, log: Log): Promise<void> {
       image,
       told: told.slice(0, TOLD_CHARS),
     });
+  }
+}
+
+/**
+ * Takes the image's whole size from the disk of the host, at once: a program in the sandbox is told that its write is
+ * done long before it reaches the host, which must then have room for it (decision 0131). What is in it stays. Rejects when
+ * the host has not so much room.
+ */
+export async function allocateImage(image: string, log: Log): Promise<void> {
+  const { size, blocks } = statSync(image);
+  const lacking = size - blocks * 512;
+  if (lacking <= 0) return;
+  const { bavail, bsize } = statfsSync(image);
+  // What fails half-way would keep all the room that there was.
+  if (bavail * bsize < lacking + HOST_FREE_BYTES)
+    throw new Error(
+      `No space left on device: the disk of an agent needs ${Math.ceil(lacking / MIB)} MiB more, and ${HOST_FREE_BYTES / MIB} MiB stay free.`,
+    );
+  try {
+    await tool('fallocate', ['--length', String(size), image]);
+  } catch (error) {
+    if (!(error instanceof ToolError) || !error.message.includes('not supported')) throw error;
+    log.warn(
+      'The file system of the host cannot set room aside: what agents write may be lost when it is full.',
+      {
+        image,
+      },
+    );
   }
 }
 

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, readdirSync, readlinkSync, statSync } from 'n
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../domain/log.ts';
-import { checkImage, tool } from './image-file.ts';
+import { allocateImage, checkImage, tool } from './image-file.ts';
 
 const BUSY_TRIES = 40;
 const BUSY_MS = 50;
@@ -26,7 +26,9 @@ export function isReadOnly(folder: string): boolean {
 
 /** Mends what is left of a crash first, where nobody has it mounted. */
 export async function mountImage(image: string, folder: string, log: Log): Promise<void> {
-  const options = ['nosuid', 'nodev', 'discard', 'noinit_itable'];
+  // Without `discard`: an image keeps the room that it was given.
+  const options = ['nosuid', 'nodev', 'noinit_itable'];
+  await allocateImage(image, log);
   for (let tries = 1; ; tries += 1) {
     const device = await deviceOf(image);
     if (device === null) await checkImage(image, log);
