@@ -109,6 +109,23 @@ test('one that has gone again before anybody listens is heard when it dials agai
   await until('its line has come', () => got.length === 1);
 });
 
+test('what one sends while the service lets go of it is no fault of it: the next process of the service gets it', async (t) => {
+  const { endpoint, broken, lines: got, dial } = await open(t);
+  const socket = dial();
+  socket.write(hello());
+  await once(socket, 'data');
+  // So the endpoint stays connected for a while after it was closed.
+  socket.pause();
+  endpoint.write(`${'x'.repeat(1024 * 1024)}\n`);
+  endpoint.close();
+  await new Promise((resolve) => socket.write(lines('{}\n'), resolve));
+  // It is in the kernel by now, and read in the next turn of the event loop.
+  for (let turn = 0; turn < 3; turn += 1) await new Promise(setImmediate);
+  socket.resume();
+  await closed(socket);
+  assert.deepEqual([broken, got], [[], []]);
+});
+
 test('one that breaks the protocol before anybody listens is told of', async (t) => {
   const { broken } = await open(t, async (world) => {
     const socket = world.dial();

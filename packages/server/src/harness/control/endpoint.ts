@@ -66,6 +66,7 @@ export class Endpoint {
   #socket: Socket | null = null;
   #isOpen = false;
   #wasOpen = false;
+  #isClosed = false;
   /** Somebody wants it open: whoever dials is let in. */
   #isAwaited = false;
   #launcherReceived = 0;
@@ -191,6 +192,7 @@ export class Endpoint {
     for (const socket of this.#greeting) socket.destroy();
     this.#sendNotes();
     this.#isOpen = false;
+    this.#isClosed = true;
     // What was written still leaves.
     this.#socket?.destroySoon();
     this.commands.isReady = false;
@@ -257,6 +259,8 @@ export class Endpoint {
   }
 
   #frame(kind: number, stream: number, payload: Buffer): void {
+    // The launcher may send until it hears of it, and keeps what nobody acknowledged.
+    if (this.#isClosed) return;
     // Nothing is expected before the welcome, and nothing as long as a hello after it.
     if (!this.#isOpen || payload.length > maxPayloadBytes) return this.#break('It sent a frame out of turn.');
     switch (kind) {
