@@ -172,8 +172,9 @@ export class Keeper {
 
   /** Ends an agent's sandbox, whatever runs in it. Resolves when it is gone. */
   async endAgent(agentId: string, reason: string): Promise<void> {
-    this.#starts.end(agentId, reason);
-    await this.#queues.get(agentId);
+    const started = this.#starts.end(agentId, reason);
+    // Whoever else waits for the agent may start another one, which is not the one that was to be ended.
+    await (started ?? this.#queues.get(agentId));
     await this.#byAgent.get(agentId)?.end(reason);
   }
 

@@ -15,6 +15,8 @@ interface Waiter {
 interface Start {
   wish: SandboxWish;
   stop: AbortController;
+  /** Resolves when it has ended, however. */
+  over: Promise<void>;
 }
 
 /**
@@ -65,19 +67,23 @@ export class Starts {
   /** Does `start`, which is to end when the signal that it gets says so. */
   async during<T>(wish: SandboxWish, start: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const stop = new AbortController();
-    this.#underWay.set(wish.agentId, { wish, stop });
+    const { promise: over, resolve } = Promise.withResolvers<void>();
+    this.#underWay.set(wish.agentId, { wish, stop, over });
     try {
       return await start(stop.signal);
     } catch (error) {
       throw stop.signal.reason instanceof StartSuperseded ? stop.signal.reason : error;
     } finally {
       this.#underWay.delete(wish.agentId);
+      resolve();
     }
   }
 
-  /** Ends the agent's start, if one is under way. */
-  end(agentId: string, reason: string): void {
-    this.#underWay.get(agentId)?.stop.abort(new Error(reason));
+  /** Ends the agent's start: resolves when that is over. Null when none is under way. */
+  end(agentId: string, reason: string): Promise<void> | null {
+    const start = this.#underWay.get(agentId);
+    start?.stop.abort(new Error(reason));
+    return start?.over ?? null;
   }
 
   #endUnwanted(agentId: string): void {

@@ -3,6 +3,7 @@ import type { BlankSpec, ReadOnlyBind, SandboxSpec } from '../domain/ports/sandb
 import type { Area } from './area.ts';
 import type { Cgroups } from './cgroup/cgroups.ts';
 import type { Group } from './cgroup/group.ts';
+import type { Gate, Gates } from './gates.ts';
 import { launch, type Launched } from './launch.ts';
 import { launchArguments } from './launch-args.ts';
 import { logFileIn } from './output-log.ts';
@@ -18,6 +19,7 @@ export interface Host {
   area: Area;
   cgroups: Cgroups;
   leaking: number[];
+  gates: Gates;
   /** Null where there is none: everything works without it, but slower. */
   helper: Helper | null;
 }
@@ -58,7 +60,9 @@ export async function beginSandbox<T>(
   const group = host.cgroups.hierarchies.length > 0 ? host.cgroups.group(spec.id) : null;
   const logFile = spec.detached ? logFileIn(spec.runDir) : null;
   let launched: Launched | null = null;
+  let gate: Gate | null = null;
   try {
+    gate = await host.gates.take();
     group?.create(spec.limits);
     expectMove(host);
     launched = launch({
@@ -69,6 +73,7 @@ export async function beginSandbox<T>(
       filterFile: host.area.filterFile,
       user,
       leaking: host.leaking,
+      gate,
       detached: logFile === null ? null : { logFile, statusFile: records.statusFile(spec.id) },
       isBlank,
     });
@@ -84,6 +89,7 @@ export async function beginSandbox<T>(
     return result;
   } catch (error) {
     const said = launched?.abort();
+    gate?.close();
     // Before its program runs, bwrap's init does not yet die with its monitor.
     await endMarked(begin.mark);
     await group?.destroy();

@@ -19,6 +19,7 @@ import { Blank } from './blank.ts';
 import { BlankUsers } from './blank-users.ts';
 import { openCgroups } from './cgroup/cgroups.ts';
 import { readMounts } from './cgroup/mounts.ts';
+import { Gates } from './gates.ts';
 import { Helper, missingHelper, PERL } from './helper.ts';
 import { closedStreams } from './launch.ts';
 import { adoptedMonitor, childMonitor } from './monitor.ts';
@@ -332,7 +333,9 @@ export class BubblewrapDriver implements SandboxDriver {
     this.helper.close();
     await this.volumes.close([...this.inUse.values()].map(({ volumeDir }) => volumeDir));
     this.sampler.close();
-    (await this.host?.catch(() => null))?.cgroups.close();
+    const host = await this.host?.catch(() => null);
+    host?.gates.close();
+    host?.cgroups.close();
   }
 
   private forget(id: string): void {
@@ -367,6 +370,7 @@ export class BubblewrapDriver implements SandboxDriver {
       area: prepareArea(this.options.areaDir),
       cgroups: await openCgroups({ ...found, name: `berth-${this.options.name}`, isRoot: this.isRoot }),
       leaking: inheritedDescriptors(),
+      gates: new Gates(this.options.areaDir),
       helper: hasHelper ? this.helper : null,
     };
   }

@@ -130,12 +130,14 @@ while (my $line = <STDIN>) {
  */
 export class Helper {
   private readonly perl: string;
+  private readonly answerMs: number;
   #child: ChildProcess | null = null;
   #next = 1;
   readonly #waiting = new Map<number, (said: string) => void>();
 
-  constructor(perl: string) {
+  constructor(perl: string, answerMs = ANSWER_MS) {
     this.perl = perl;
+    this.answerMs = answerMs;
   }
 
   /** Starts it, so that the first order need not wait for it. */
@@ -154,10 +156,11 @@ export class Helper {
       const [, number, said = ''] = /^(\d+) (.*)$/.exec(line) ?? [];
       this.#waiting.get(Number(number))?.(said);
     });
-    child.once('exit', () => {
-      if (this.#child === child) this.#child = null;
-      for (const answer of this.#waiting.values()) answer('the helper ended');
-    });
+    // One that could not be started tells that it never began, and not that it ended.
+    for (const end of ['exit', 'error'])
+      child.once(end, () => {
+        if (this.#child === child) this.#forget();
+      });
     // It must not hold the service.
     child.unref();
     for (const stream of [child.stdin, child.stdout]) (stream as { unref?: () => void }).unref?.();
@@ -166,16 +169,26 @@ export class Helper {
 
   /** Resolves with `ok`, or with what went wrong. The values must have no blanks. */
   async ask(order: 'mount' | 'limit' | 'wait', values: (string | number)[]): Promise<string> {
-    const { stdin } = this.begin();
+    const child = this.begin();
     const number = this.#next++;
     return new Promise<string>((resolve) => {
-      const timer = setTimeout(() => resolve('no answer'), ANSWER_MS);
+      const timer = setTimeout(() => {
+        resolve('no answer');
+        // It stands still: the next order is for another one, and what it has not read is never done.
+        if (this.#child === child) this.#forget();
+        child.kill('SIGKILL');
+      }, this.answerMs);
       this.#waiting.set(number, (text) => {
         clearTimeout(timer);
         resolve(text);
       });
-      stdin!.write(`${number} ${order} ${values.join(' ')}\n`);
+      child.stdin!.write(`${number} ${order} ${values.join(' ')}\n`);
     }).finally(() => this.#waiting.delete(number));
+  }
+
+  #forget(): void {
+    this.#child = null;
+    for (const answer of this.#waiting.values()) answer('the helper ended');
   }
 
   close(): void {

@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { PassThrough, Readable, type Writable } from 'node:stream';
+import type { Gate } from './gates.ts';
 import { fds } from './launch-args.ts';
 import { openLog } from './output-log.ts';
 import { started } from './started.ts';
@@ -34,6 +35,8 @@ export interface LaunchRequest {
   user: SandboxUser;
   /** Descriptors of the service that would leak into the sandbox, see `inheritedDescriptors`. */
   leaking: number[];
+  /** Before its program. */
+  gate: Gate;
   /** Files of a sandbox that outlives the service: its output, and what bwrap tells of its end. */
   detached: { logFile: string; statusFile: string } | null;
   /** Its program waits for launch data (`BlankSpec`), so it has a standard input although it is detached. */
@@ -57,7 +60,7 @@ export function launch(request: LaunchRequest): Launched {
       }),
     );
     const pipe = (fd: number): NodeJS.ReadWriteStream => child.stdio[fd] as unknown as NodeJS.ReadWriteStream;
-    for (const fd of [fds.args, fds.info, fds.block]) pipe(fd).on('error', () => {});
+    for (const fd of [fds.args, fds.info]) pipe(fd).on('error', () => {});
     pipe(fds.args).end(request.args);
     let isReleased = false;
     const streams = request.detached ? closedStreams() : (child as Streams & ChildProcess);
@@ -77,7 +80,7 @@ export function launch(request: LaunchRequest): Launched {
       initPid,
       release: () => {
         isReleased = true;
-        pipe(fds.block).end('x');
+        request.gate.open();
         if (request.detached) child.unref();
       },
       abort: () => {
@@ -124,11 +127,11 @@ function commandLine(request: LaunchRequest): string[] {
 }
 
 /** Leaking descriptors are covered with /dev/null, which bwrap reads as a list of no arguments and then closes. */
-function stdio({ filter, log, status }: OpenFiles, { leaking, isBlank }: LaunchRequest): StdioOptions {
+function stdio({ filter, log, status }: OpenFiles, { leaking, isBlank, gate }: LaunchRequest): StdioOptions {
   const input = log === null || isBlank ? 'pipe' : 'ignore';
   const list: (number | 'pipe' | 'ignore')[] = [
     ...([input, log ?? 'pipe', log ?? 'pipe'] as const),
-    ...['pipe' as const, filter, 'pipe' as const, 'pipe' as const],
+    ...['pipe' as const, filter, 'pipe' as const, gate.fd],
     ...(status === null ? [] : [status]),
   ];
   const own = list.length;

@@ -112,3 +112,16 @@ test('a kill ends a sandbox that is being started, and the run that waits for it
   speaks.open();
   assert.equal((await outcome(runId)).status, 'completed');
 });
+
+test('a kill waits for no sandbox that others start meanwhile in place of the one that it ends', async (t) => {
+  const { ask, outcome, started, driver, speaks, replica, agentId } = await silentWorld(t);
+  const asked = [await ask('one'), await ask('two')];
+  await started(1);
+  await until('both wait', () => replica.runtime.stats()['berth_runs_running'] === 2);
+  await inTime('the kill is over', replica.runtime.host.kill(agentId));
+  assert.ok(!driver.live.has(driver.started[0]!.id));
+  await started(2);
+  assert.ok(driver.live.has(driver.started[1]!.id));
+  speaks.open();
+  for (const { runId } of asked) assert.equal((await outcome(runId)).status, 'completed');
+});

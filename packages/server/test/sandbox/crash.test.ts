@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { spawn, type SpawnOptions } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { markedProcesses } from '../../src/sandbox/processes.ts';
+import { until } from '../support/until.ts';
 import { fixture, isRoot, lineOf, local } from './fixture.ts';
 
 interface Told {
@@ -62,6 +63,35 @@ for (const useCgroups of isRoot ? [true, false] : [false]) {
     }
   });
 }
+
+test('kill -9 of the service while it sets the limits of a sandbox keeps its program from ever running', async () => {
+  const fx = fixture();
+  // As the user of the sandbox; ends when nobody reads any more what it says.
+  const limiting = join(fx.folder, 'limiting');
+  const prlimit = `#!/bin/sh\necho > ${limiting}/begun\nwhile echo waiting >&2; do sleep 0.05; done\n`;
+  writeFileSync(join(fx.folder, 'prlimit'), prlimit, { mode: 0o755 });
+  mkdirSync(limiting);
+  chmodSync(limiting, 0o777);
+  const args = [join(import.meta.dirname, 'service-child.ts'), fx.folder, fx.name, 'cgroups', 'limiting'];
+  const service = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+  try {
+    await until('limits are being set', () => existsSync(join(limiting, 'begun')));
+    service.kill('SIGKILL');
+    await once(service, 'exit');
+    const left = await fx.driver.list();
+    assert.equal(left.length, 1);
+    // Each takes longer than a program that may run needs to begin.
+    for (let starts = 0; starts < 3; starts += 1) await fx.run('true', { slot: 2 });
+    assert.ok(!existsSync(join(fx.folder, 'volume-1/workspace/ran')), 'it ran without limits');
+    assert.equal(await fx.driver.adopt(left[0]!), null);
+    await fx.driver.remove(left[0]!);
+    assert.deepEqual(await fx.driver.list(), []);
+  } finally {
+    service.kill('SIGKILL');
+    await fx.driver.removeVolume(join(fx.folder, 'volume-1'));
+    await fx.close();
+  }
+});
 
 test('a sandbox of another installation on the same host is not listed and not removed', async () => {
   const [mine, theirs] = [fixture(), fixture()];
