@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { test } from 'node:test';
+import { test, type TestContext } from 'node:test';
 import type { ConversationEvent, EventBody } from '../../src/domain/events.ts';
 import { limits } from '../../src/domain/limits.ts';
 import type { Part } from '../../src/domain/parts.ts';
@@ -8,7 +8,7 @@ import { Connections } from '../../src/edges/acp/connections.ts';
 import { withoutVoid } from '../../src/edges/acp/past.ts';
 import { UpdateMapper } from '../../src/edges/acp/updates.ts';
 import { HostSocket } from '../support/acp-client.ts';
-import { edgeWorld } from '../support/edge-world.ts';
+import { edgeWorld, type EdgeWorld } from '../support/edge-world.ts';
 
 const runId = 'run';
 const usage = { inputTokens: 1, outputTokens: 1, cost: '0.000001' };
@@ -197,6 +197,16 @@ test('A key has so many connections and no more, and one is found by its own key
   assert.equal(connections.find('id', 'key', 'agent'), null);
 });
 
+async function opened(t: TestContext, world: EdgeWorld): Promise<HostSocket> {
+  const { port } = new URL(await world.listen());
+  const socket = new HostSocket(`ws://${world.agent.id}.agents.localhost:${port}/acp`, [], {
+    headers: { authorization: `Bearer ${world.keys.owner}` },
+  });
+  t.after(() => socket.terminate());
+  await once(socket, 'open');
+  return socket;
+}
+
 test('Each request over a WebSocket counts against the rate limit of its key, and the connection outlives a refusal.', async (t) => {
   const world = await edgeWorld({
     services: (services) => ({
@@ -208,12 +218,7 @@ test('Each request over a WebSocket counts against the rate limit of its key, an
     }),
   });
   t.after(() => world.close());
-  const { port } = new URL(await world.listen());
-  const socket = new HostSocket(`ws://${world.agent.id}.agents.localhost:${port}/acp`, [], {
-    headers: { authorization: `Bearer ${world.keys.owner}` },
-  });
-  t.after(() => socket.terminate());
-  await once(socket, 'open');
+  const socket = await opened(t, world);
   const ask = async (method: string, params: object) => {
     socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }));
     const [data] = await once(socket, 'message');
@@ -234,12 +239,7 @@ test('Each request over a WebSocket counts against the rate limit of its key, an
 test('A session id that is too long is told for its message alone, and the WebSocket goes on.', async (t) => {
   const world = await edgeWorld();
   t.after(() => world.close());
-  const { port } = new URL(await world.listen());
-  const socket = new HostSocket(`ws://${world.agent.id}.agents.localhost:${port}/acp`, [], {
-    headers: { authorization: `Bearer ${world.keys.owner}` },
-  });
-  t.after(() => socket.terminate());
-  await once(socket, 'open');
+  const socket = await opened(t, world);
   // oxlint-disable-next-line no-explicit-any -- the test reads into answers of several methods
   const answers = new Map<unknown, (answer: any) => void>();
   socket.on('message', (data: Buffer) => {

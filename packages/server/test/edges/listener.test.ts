@@ -185,6 +185,20 @@ function halfClosed(head: string) {
 const keyed = (version = '1.1') =>
   `HTTP/${version}\r\nHost: localhost\r\nAuthorization: Bearer ${world.keys.owner}\r\n`;
 
+/** The id of a run that has begun. */
+async function begun(): Promise<string> {
+  const sent = await fetch(`${origin}/api/v1/chat/send`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${world.keys.owner}`,
+      'content-type': 'application/json',
+      prefer: 'respond-async',
+    },
+    body: JSON.stringify({ agentId: world.agent.id, content: 'x' }),
+  });
+  return ((await sent.json()) as { runId: string }).runId;
+}
+
 test('a client that ends its side after its request gets the answer, at once, later and as a stream, and then the end', async () => {
   const atOnce = await halfClosed(`GET /v1/agents ${keyed()}\r\n`).closed.promise;
   assert.match(atOnce, /HTTP\/1\.1 200 OK\r\n.*"agents":\[/s);
@@ -198,16 +212,7 @@ test('a client that ends its side after its request gets the answer, at once, la
     /^(HTTP\/1\.1 102 Processing\r\n\r\n)+HTTP\/1\.1 200 OK\r\n.*here/s,
   );
 
-  const sent = await fetch(`${origin}/api/v1/chat/send`, {
-    method: 'POST',
-    headers: {
-      authorization: `Bearer ${world.keys.owner}`,
-      'content-type': 'application/json',
-      prefer: 'respond-async',
-    },
-    body: JSON.stringify({ agentId: world.agent.id, content: 'x' }),
-  });
-  const { runId } = (await sent.json()) as { runId: string };
+  const runId = await begun();
   const path = `/v1/runs/${runId}/events`;
   const stream = halfClosed(`GET ${path} ${keyed()}Accept: text/event-stream\r\n\r\n`);
   await until('it is followed', () => stream.text.includes('event: run.queued'));
@@ -224,16 +229,7 @@ test('a client that has gone is noticed all the same: while it waits, within a s
   waiting.destroy();
   await until('nobody waits any more', () => mine.isGone);
 
-  const sent = await fetch(`${origin}/api/v1/chat/send`, {
-    method: 'POST',
-    headers: {
-      authorization: `Bearer ${world.keys.owner}`,
-      'content-type': 'application/json',
-      prefer: 'respond-async',
-    },
-    body: JSON.stringify({ agentId: world.agent.id, content: 'x' }),
-  });
-  const { runId } = (await sent.json()) as { runId: string };
+  const runId = await begun();
   const follower = connect(Number(new URL(origin).port), '127.0.0.1');
   follower.write(`GET /v1/runs/${runId}/events ${keyed()}Accept: text/event-stream\r\n\r\n`);
   await once(follower, 'data');

@@ -61,15 +61,7 @@ async function open(binding: string, operation: string, params: Record<string, u
   const isRpc = binding === 'JSON-RPC';
   const path = operation === 'SubscribeToTask' ? paths[operation]!(params)[1] : '/message:stream';
   const body = isRpc ? { jsonrpc: '2.0', id: 1, method: operation, params } : params;
-  return world.fetch(`${world.origin}${isRpc ? '/a2a' : `/a2a/http${path}`}`, {
-    method: 'POST',
-    headers: {
-      authorization: `Bearer ${world.service.key}`,
-      'a2a-version': '1.0',
-      'content-type': 'application/json',
-    },
-    body: JSON.stringify(body),
-  });
+  return world.open('POST', isRpc ? '/a2a' : `/a2a/http${path}`, { body });
 }
 
 /** Every event of a stream, to its end. */

@@ -20,22 +20,12 @@ after(() => world.close());
 const sendRest = (body: unknown, options: RequestOptions = {}) =>
   world.request('POST', '/a2a/http/message:send', { ...options, body });
 
-const posted = (body: object) => ({
-  method: 'POST',
-  headers: {
-    authorization: `Bearer ${world.service.key}`,
-    'a2a-version': '1.0',
-    'content-type': 'application/json',
-  },
-  body: JSON.stringify(body),
-});
-
 /** What the events of a stream hold, to its end. */
 async function streamed(path: string, body: Record<string, unknown>) {
   const isRpc = path === '/a2a';
   const whole = isRpc ? { jsonrpc: '2.0', id: 1, ...body } : body;
   const told = [];
-  for await (const { data } of sse(await world.fetch(`${world.origin}${path}`, posted(whole))))
+  for await (const { data } of sse(await world.open('POST', path, { body: whole })))
     told.push(isRpc ? data.result : data);
   return told;
 }
@@ -288,8 +278,8 @@ test('a send that was cut and is streamed then goes on as the same task', async 
   const contextId = randomUUID();
   const again = message('hold', { contextId });
   const cut = new AbortController();
-  const sent = world.fetch(`${world.origin}/a2a`, {
-    ...posted({ jsonrpc: '2.0', id: 1, method: 'SendMessage', params: { message: again } }),
+  const sent = world.open('POST', '/a2a', {
+    body: { jsonrpc: '2.0', id: 1, method: 'SendMessage', params: { message: again } },
     signal: cut.signal,
   });
   sent.catch(() => {});
@@ -297,7 +287,7 @@ test('a send that was cut and is streamed then goes on as the same task', async 
   await until('the task is there', async () => (await list()).totalSize === 1);
   cut.abort();
   await assert.rejects(sent);
-  const stream = await world.fetch(`${world.origin}/a2a/http/message:stream`, posted({ message: again }));
+  const stream = await world.open('POST', '/a2a/http/message:stream', { body: { message: again } });
   const events = sse(stream);
   const { task } = (await events.next()).value!.data;
   assert.equal(task.id, (await list()).tasks[0].id);
@@ -392,16 +382,7 @@ test('nothing of an agent is found at the host of another one, nor with a key of
 });
 
 test('an authorization: the task says what it needs, its stream stays open, and a follow-up message reaches the agent', async () => {
-  const stream = (body: unknown) =>
-    world.fetch(`${world.origin}/a2a/http/message:stream`, {
-      method: 'POST',
-      headers: {
-        'a2a-version': '1.0',
-        'content-type': 'application/json',
-        authorization: `Bearer ${world.service.key}`,
-      },
-      body: JSON.stringify(body),
-    });
+  const stream = (body: unknown) => world.open('POST', '/a2a/http/message:stream', { body });
   const reader = sse(await stream({ message: message('access') }));
   const seen: { state: string; text: string | undefined }[] = [];
   let id = '';

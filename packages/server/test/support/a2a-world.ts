@@ -23,6 +23,8 @@ export interface A2aWorld {
   origin: string;
   originOf(agentId: string): string;
   fetch: typeof fetch;
+  /** The answer as it begins, for streams. */
+  open(method: string, path: string, options?: RequestOptions): Promise<Response>;
   request(method: string, path: string, options?: RequestOptions): Promise<A2aReply>;
   /** JSON-RPC 1.0; the answer's body. */
   // oxlint-disable-next-line no-explicit-any -- as above
@@ -35,6 +37,7 @@ export interface RequestOptions {
   body?: unknown;
   headers?: Record<string, string>;
   origin?: string;
+  signal?: AbortSignal;
 }
 
 export async function a2aWorld(
@@ -47,16 +50,19 @@ export async function a2aWorld(
   const originOf = (agentId: string) => `http://${agentId}.localhost:${service.port}`;
   const origin = originOf(agent.id);
   const fetchHost = hostFetch(service.port);
-  async function request(method: string, path: string, given: RequestOptions = {}): Promise<A2aReply> {
+  async function open(method: string, path: string, given: RequestOptions = {}): Promise<Response> {
     const key = given.key === undefined ? service.key : given.key;
     const headers: Record<string, string> = { 'a2a-version': '1.0', ...given.headers };
     if (key !== null) headers['authorization'] = `Bearer ${key}`;
-    const init: RequestInit = { method, headers };
+    const init: RequestInit = { method, headers, signal: given.signal ?? null };
     if (given.body !== undefined) {
       headers['content-type'] ??= 'application/json';
       init.body = typeof given.body === 'string' ? given.body : JSON.stringify(given.body);
     }
-    const response = await fetchHost(`${given.origin ?? origin}${path}`, init);
+    return fetchHost(`${given.origin ?? origin}${path}`, init);
+  }
+  async function request(method: string, path: string, given: RequestOptions = {}): Promise<A2aReply> {
+    const response = await open(method, path, given);
     const text = await response.text();
     return { status: response.status, headers: response.headers, text, body: parse(text) };
   }
@@ -67,6 +73,7 @@ export async function a2aWorld(
     origin,
     originOf,
     fetch: fetchHost,
+    open,
     request,
     async rpc(method, params = {}, given = {}) {
       const reply = await request('POST', '/a2a', {
