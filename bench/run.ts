@@ -1,4 +1,4 @@
-import { tmpdir } from 'node:os';
+import { diskFolder } from '../packages/server/test/support/service.ts';
 import type { Figure } from './lib/figure.ts';
 import { machine } from './lib/machine.ts';
 import { table } from './lib/table.ts';
@@ -65,7 +65,7 @@ async function main(argv: string[]): Promise<number> {
     process.exit(1);
   }, MAX_MS).unref();
   const isAsked = ([name]: [string, unknown]) => asked.length === 0 || asked.includes(name);
-  const facts = machine(tmpdir());
+  const facts = machine(diskFolder);
   const figures: Figure[] = [];
   for (const [name, measure] of Object.entries(alone).filter(isAsked)) {
     process.stderr.write(`${name} …\n`);

@@ -47,6 +47,7 @@ export async function openWorld(env: Record<string, string> = {}): Promise<World
     const floor = startChild('./floor-process.ts', [socket]);
     children.push(floor);
     service = await startService({
+      isOnDisk: true,
       env: {
         ANTHROPIC_API_KEY: 'bench',
         ANTHROPIC_BASE_URL: `http://127.0.0.1:${port}`,

@@ -9,6 +9,8 @@ import { folderForDatabases } from './database.ts';
 import { placeCluster } from './prepared-cluster.ts';
 import { servicePort } from './service-port.ts';
 
+/** Here is the data of services that is not in memory. */
+export const diskFolder = '/tmp';
 const mainFile = fileURLToPath(new URL('../../src/main.mjs', import.meta.url));
 const repositoryDir = fileURLToPath(new URL('../../../../', import.meta.url));
 
@@ -23,6 +25,8 @@ export interface ServiceOptions {
   bare?: boolean;
   /** Its data lies on a disk of its own of this size, so that it can be filled. Needs root. */
   diskMiB?: number;
+  /** Its data lies on the machine's disk although memory has room: what is measured is to be durable. */
+  isOnDisk?: boolean;
 }
 
 export interface Reply {
@@ -186,9 +190,9 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
  * database are made and removed for each. Not those with a disk of their own, nor those that keep sandboxes ready:
  * kernels before 6.3 map no users on a file system in memory.
  */
-function folderForData({ diskMiB, env }: ServiceOptions): string {
-  const isPlain = diskMiB === undefined && (env?.['BERTH_WARM_SANDBOXES'] ?? '0') === '0';
-  return isPlain ? folderForDatabases() : '/tmp';
+function folderForData({ diskMiB, isOnDisk = false, env }: ServiceOptions): string {
+  const isPlain = diskMiB === undefined && !isOnDisk && (env?.['BERTH_WARM_SANDBOXES'] ?? '0') === '0';
+  return isPlain ? folderForDatabases() : diskFolder;
 }
 
 /** Where the run of the tests keeps compiled code, for the processes that it starts as well. */
