@@ -76,11 +76,25 @@ class Link implements HarnessLink {
   }
 
   async connect(sandbox: RunningSandbox, { initializeTimeoutMs }: { initializeTimeoutMs: number }) {
-    const { channel } = this.#open(sandbox, () => this.#endpoint.welcome());
+    const hello = Promise.withResolvers<Notes>();
+    const { channel } = this.#open(sandbox, hello.resolve);
+    const { peer } = channel;
+    // The first request of all, whichever process makes it: one that was asked before this one began is not asked again.
+    const id = peer.newId();
+    const answered = peer.expect(id).then(readCapabilities);
+    const noted = hello.promise.then((notes) => {
+      const known = readNote(notes);
+      this.#endpoint.welcome();
+      const isAsked = this.#endpoint.launcherReceived > 0;
+      // Nothing else was asked before, says the database; what is inside may say otherwise.
+      if (isAsked) peer.skipTo(Date.now());
+      else if (!known) peer.ask(id, 'initialize', initializeParams);
+      return known ?? answered;
+    });
     try {
       const tooLate = `The harness did not answer within ${initializeTimeoutMs / 1000} s.`;
-      const answer = channel.peer.request('initialize', initializeParams);
-      const capabilities = readCapabilities(await within(initializeTimeoutMs, answer, noAnswer(tooLate)));
+      const known = Promise.race([noted, answered]);
+      const capabilities = await within(initializeTimeoutMs, known, noAnswer(tooLate));
       channel.note(capabilitiesNote, capabilities);
       return new AcpHarness(channel, capabilities, this.#workspace);
     } catch (error) {
@@ -100,13 +114,8 @@ class Link implements HarnessLink {
     gone.catch(() => undefined);
     const tooLate = 'Its launcher did not come back.';
     const notes = await within(timeoutMs, Promise.race([hello.promise, gone]), noAnswer(tooLate));
-    const known = notes.get(capabilitiesNote);
-    if (!isRecord(known)) throw new HarnessError('harness_error', 'Its launcher has forgotten its harness.');
-    const capabilities: HarnessCapabilities = {
-      history: known['history'] === true,
-      close: known['close'] === true,
-      prompt: readPromptKinds(known['prompt']),
-    };
+    const capabilities = readNote(notes);
+    if (!capabilities) throw new HarnessError('harness_error', 'Its launcher has forgotten its harness.');
     // What was asked before may still be answered; no number is used twice.
     channel.peer.skipTo(Date.now());
     const harness = new AcpHarness(channel, capabilities, this.#workspace);
@@ -149,6 +158,14 @@ function readCapabilities(result: Json): HarnessCapabilities {
     close: isRecord(record(capabilities['sessionCapabilities'])['close']),
     prompt: readPromptKinds(capabilities['promptCapabilities']),
   };
+}
+
+/** Null: no process of the service has had the answer to its `initialize` yet. */
+function readNote(notes: Notes): HarnessCapabilities | null {
+  const known = notes.get(capabilitiesNote);
+  if (!isRecord(known)) return null;
+  const { history, close, prompt } = known;
+  return { history: history === true, close: close === true, prompt: readPromptKinds(prompt) };
 }
 
 function readPromptKinds(value: unknown): HarnessCapabilities['prompt'] {

@@ -45,8 +45,13 @@ export class RpcPeer {
   /** `id`: one of `newId`, by which another peer can take the answer (`expect`). */
   request(method: string, params: Json, id: number = this.newId()): Promise<Json> {
     const answer = this.expect(id);
-    if (!this.#failure) this.#send({ jsonrpc: '2.0', id, method, params });
+    this.ask(id, method, params);
     return answer;
+  }
+
+  /** Makes a request whose answer is expected already. */
+  ask(id: number, method: string, params: Json): void {
+    if (!this.#failure) this.#send({ jsonrpc: '2.0', id, method, params });
   }
 
   /** The answer to a request that was made already. */

@@ -8,7 +8,7 @@ import { KeptSandbox } from './kept-sandbox.ts';
 import { dueFor, spareOf } from './idle-sandboxes.ts';
 import { LastLogs, logOf, type LogOf } from './last-logs.ts';
 import type { WarmPool } from './warm-pool.ts';
-import { adoptSandboxes, type AdoptedSandbox } from './sandbox-adopt.ts';
+import { takeUpSandboxes, type AdoptedSandbox, type BegunStart } from './sandbox-adopt.ts';
 import {
   sandboxLimits,
   startSandbox,
@@ -104,16 +104,17 @@ export class Keeper {
 
   /**
    * Takes up the sandboxes that an earlier process of this node left, and ends those that cannot be. The harnesses of the
-   * former wait for `begin`.
+   * former wait for `begin`; starts that were under way go on.
    */
   async begin(): Promise<AdoptedPlace[]> {
     const { records, nodeId, paths } = this.#options;
-    const adopted = await adoptSandboxes(this.#options);
+    const { adopted, begun } = await takeUpSandboxes(this.#options);
     const places = adopted.map((sandbox) => this.#keepAdopted(sandbox));
-    await records.othersEnded(nodeId, this.knownIds, 'The service was restarted.');
+    for (const start of begun) this.#goOn(start);
+    const known = new Set(this.knownIds);
+    await records.othersEnded(nodeId, [...known], 'The service was restarted.');
     for (const name of await readdir(paths.run).catch(() => [])) {
-      if (isId(name) && !this.#byId.has(name))
-        await rm(join(paths.run, name), { recursive: true, force: true });
+      if (isId(name) && !known.has(name)) await rm(join(paths.run, name), { recursive: true, force: true });
     }
     this.#timer = setInterval(() => this.#look(), LOOK_MS);
     this.#timer.unref();
@@ -259,6 +260,28 @@ export class Keeper {
     const begin = 'was taken up again after a restart of the service';
     const manifest = row.manifest ?? defaultManifest;
     return { kept: this.#keep(adopted, row.agentId, key, manifest, begin), harness };
+  }
+
+  /** Whoever waits for the agent's sandbox finds it when it is there, or starts another. */
+  #goOn({ row, finish }: BegunStart): void {
+    const { id, agentId, deploymentId, generation } = row;
+    const begin = 'was being started before a restart of the service';
+    const start = async (stop: AbortSignal): Promise<void> => {
+      const started = await finish(AbortSignal.any([this.#stop.signal, stop]));
+      this.#keep(started, agentId, `${deploymentId} ${generation}`, row.manifest ?? defaultManifest, begin);
+    };
+    this.#count += 1;
+    this.#starting.add(id);
+    const wish = { agentId, generation, deployment: { id: deploymentId } };
+    this.inTurn(agentId, () => this.#starts.during(wish, start))
+      .catch((error: unknown) => {
+        this.#count -= 1;
+        this.#options.log.warn('A sandbox did not start.', { sandboxId: id, agentId, error: String(error) });
+      })
+      .finally(() => {
+        this.#starting.delete(id);
+        this.#changes.tell();
+      });
   }
 
   #keep(

@@ -83,7 +83,7 @@ export interface StartedSandbox {
 }
 
 /** A large repository is unpacked before the harness answers. */
-const INITIALIZE_MS = 60_000;
+export const INITIALIZE_MS = 60_000;
 const OPEN_FILES = 4_096;
 const MIB = 1024 * 1024;
 /** A disk with less is taken for full when something could not be written. */
@@ -257,7 +257,7 @@ function wireOf(gateway: ModelGateway, model: string): ModelWire {
 }
 
 /** Errors of the harness and of repositories are made to be shown; others stay in the log. */
-function reasonOf(error: unknown): string {
+export function reasonOf(error: unknown): string {
   const isShown = error instanceof Error && (error.name === 'HarnessError' || error.name === 'RepoError');
   return isShown
     ? error.message

@@ -7,13 +7,18 @@ export class StartSuperseded extends SandboxStartError {
   }
 }
 
+/** What tells one wish from another. */
+type Wish = Pick<SandboxWish, 'agentId' | 'generation' | 'hasGivenWay'> & {
+  deployment: Pick<SandboxWish['deployment'], 'id'>;
+};
+
 interface Waiter {
-  wish: SandboxWish;
+  wish: Wish;
   signal: AbortSignal;
 }
 
 interface Start {
-  wish: SandboxWish;
+  wish: Wish;
   stop: AbortController;
   /** Resolves when it has ended, however. */
   over: Promise<void>;
@@ -33,7 +38,7 @@ export class Starts {
    * later goes to `giveBack`.
    */
   async wait<T>(
-    wish: SandboxWish,
+    wish: Wish,
     signal: AbortSignal,
     work: () => Promise<T>,
     giveBack: (late: T) => void,
@@ -65,7 +70,7 @@ export class Starts {
   }
 
   /** Does `start`, which is to end when the signal that it gets says so. */
-  async during<T>(wish: SandboxWish, start: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  async during<T>(wish: Wish, start: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const stop = new AbortController();
     const { promise: over, resolve } = Promise.withResolvers<void>();
     this.#underWay.set(wish.agentId, { wish, stop, over });
@@ -93,7 +98,7 @@ export class Starts {
       start.stop.abort(new Error('Nobody waits for it any more.'));
   }
 
-  #endOlder({ agentId, deployment, generation }: SandboxWish): void {
+  #endOlder({ agentId, deployment, generation }: Wish): void {
     const start = this.#underWay.get(agentId);
     if (!start || start.wish.hasGivenWay) return;
     if (start.wish.deployment.id !== deployment.id && start.wish.generation < generation)
@@ -101,5 +106,5 @@ export class Starts {
   }
 }
 
-const isSame = (one: SandboxWish, other: SandboxWish): boolean =>
+const isSame = (one: Wish, other: Wish): boolean =>
   one.deployment.id === other.deployment.id && one.generation === other.generation;

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test, type TestContext } from 'node:test';
 import { checkLog, logOf, workshop, type LoggedEvent, type Workshop } from '../support/scenario.ts';
 import { detached } from '../support/faults.ts';
@@ -37,6 +39,26 @@ async function open(t: TestContext, files: Record<string, string> = { 'AGENTS.md
   });
   return { service: shared, agent };
 }
+
+/** Answers `initialize` only once a file `go` is there, and writes down what it is asked. */
+const slowHarness = `
+  import { createInterface } from 'node:readline';
+  import { appendFileSync, existsSync } from 'node:fs';
+  const say = (message) => console.log(JSON.stringify({ jsonrpc: '2.0', ...message }));
+  createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method, params } = JSON.parse(line);
+    appendFileSync('asked', method + '\\n');
+    if (method === 'session/new') return say({ id, result: { sessionId: 'one' } });
+    if (method === 'session/prompt') {
+      const update = { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: 'done' } };
+      say({ method: 'session/update', params: { sessionId: params.sessionId, update } });
+      return say({ id, result: { stopReason: 'end_turn' } });
+    }
+    const answer = () => existsSync('go')
+      ? say({ id, result: { protocolVersion: 1, agentCapabilities: {} } })
+      : setTimeout(answer, 20);
+    answer();
+  });`;
 
 async function ended(service: Service, runId: string): Promise<string> {
   let status = '';
@@ -90,6 +112,30 @@ test('A command that runs while the service is killed runs once, and its result 
   assert.equal(finished.length, 1);
   assert.equal(finished[0]!.data.status, 'completed');
   assert.match(`${finished[0]!.data.output}`, /over\n1\n/);
+});
+
+test('A start whose service is killed again and again before its harness has answered is kept: the turn runs in its sandbox, once.', async (t) => {
+  const { service, agent } = await open(t, {
+    'agent.json': JSON.stringify({ command: ['node', 'agent.mjs'], protocol: 'acp' }),
+    'agent.mjs': slowHarness,
+  });
+  const workspace = join(service.dataDir, 'volumes', agent.id, 'workspace');
+  const asked = () => {
+    const file = join(workspace, 'asked');
+    return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
+  };
+  const { runId } = await agent.ask('go on');
+  await until('its harness is asked', () => asked().length > 0);
+  // The second time it is one that was taken up already.
+  for (let kills = 0; kills < 2; kills += 1) {
+    await service.kill9();
+    await service.restart();
+    const { body } = await service.api('GET', `/sandbox/${agent.id}`);
+    assert.equal(body.sandbox.state, 'starting');
+  }
+  writeFileSync(join(workspace, 'go'), '');
+  assert.equal(await ended(service, runId), 'completed');
+  assert.deepEqual(asked(), ['initialize', 'session/new', 'session/prompt']);
 });
 
 test('On SIGTERM a turn that does not end in time is left to the next start; on SIGINT nothing is left of it.', async (t) => {

@@ -167,9 +167,12 @@ export interface SandboxLogLines {
 
 /** The host's end of one sandbox's control channel (docs/design/control-channel.md). */
 export interface HarnessLink {
-  /** Waits for the launcher and begins. Rejects when the harness does not initialize in time. */
+  /**
+   * Waits for the launcher and begins, or goes on with what an earlier process of the service had begun and not come to
+   * the end of. Rejects when the harness does not initialize in time.
+   */
   connect(sandbox: RunningSandbox, options: { initializeTimeoutMs: number }): Promise<HarnessConnection>;
-  /** The same for a sandbox of an earlier process. Rejects when its launcher does not come back in time. */
+  /** Of a sandbox whose harness an earlier process initialized. Rejects when its launcher does not come back in time. */
   adopt(sandbox: RunningSandbox, options: { timeoutMs: number }): Promise<AdoptedHarness>;
   readonly control: SandboxControl;
   /** Commands that run now. */
