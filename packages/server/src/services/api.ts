@@ -71,8 +71,8 @@ export interface Caller extends Principal {
 export interface AuthService {
   /** `key_missing` for null or an empty text, else `key_invalid` for whatever is not an active key. */
   authenticate(value: string | null): Promise<Caller>;
-  /** The same without a wait: null for what is not known to be active right now, whatever the reason. */
-  known(value: string | null): Caller | null;
+  /** The same by the hash of a key and without a wait: null when it is not known to be active right now, whatever the reason. */
+  known(hash: string): Caller | null;
 }
 
 export interface AgentsService {

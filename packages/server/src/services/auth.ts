@@ -90,9 +90,8 @@ export function createAuth(deps: AuthDependencies): Auth {
   }
 
   return {
-    known(value) {
-      const parts = value === null ? null : parseKeyValue(value);
-      const entry = parts && active.get(parts.hash);
+    known(hash) {
+      const entry = active.get(hash);
       const atMs = now();
       if (!entry || entry.trustUntilMs <= atMs || entry.expiresAtMs <= atMs) return null;
       noteUse(entry, atMs);

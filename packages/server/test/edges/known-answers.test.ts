@@ -1,5 +1,10 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
+import { Agent, request } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
+import { newKeyValue } from '../../src/domain/api-key-value.ts';
 import type { EdgeWorld, Reply } from '../support/edge-world.ts';
 import { edgeWorld, readReply } from '../support/edge-world.ts';
 
@@ -111,6 +116,32 @@ test('a known agent is missing for every key that may not see it, byte for byte,
   assert.equal((await get(`/v1/agents/${id}`, null)).status, 401);
   assert.equal((await get(`/v1/agents/${id}`, `${world.keys.owner}x`)).status, 401);
   assert.equal((await get(`/v1/agents/${id}`, null, { authorization: 'Basic eDp5' })).status, 401);
+});
+
+test('a connection that brought a good key gets nothing by another one, and the same again by the good one', async (t) => {
+  const path = `/v1/agents/${world.agent.id}`;
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  t.after(() => agent.destroy());
+  const sockets = new Set<unknown>();
+  const read = async (key: string): Promise<number | undefined> => {
+    const asked = request(`${origin}${path}`, { agent, headers: { authorization: `Bearer ${key}` } });
+    const [answer] = (await once(asked.end(), 'response')) as [IncomingMessage];
+    sockets.add(answer.socket);
+    await text(answer);
+    return answer.statusCode;
+  };
+  const { owner, foreign } = world.keys;
+  const readKnown = async (): Promise<void> => {
+    for (const before = known; known === before;) assert.equal(await read(owner), 200);
+  };
+  await readKnown();
+  assert.equal(await read(newKeyValue().value), 401);
+  await readKnown();
+  assert.equal(await read(`${owner.slice(0, -1)}${owner.endsWith('0') ? '1' : '0'}`), 401);
+  await readKnown();
+  assert.equal(await read(foreign), 404);
+  await readKnown();
+  assert.equal(sockets.size, 1);
 });
 
 test('reads of a known agent count against the limit of the key, and are refused beyond it', async () => {

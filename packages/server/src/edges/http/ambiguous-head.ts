@@ -5,6 +5,7 @@ import type { IncomingMessage } from 'node:http';
  * by the last: the two would disagree on whose request it is.
  */
 const single = new Set(['host', 'authorization', 'idempotency-key', 'content-type']);
+const singleLengths = new Set([...single].map((name) => name.length));
 
 /**
  * Why this head cannot be taken at its word; null when it can. A request of HTTP/1.1 names its host once (RFC 9112,
@@ -15,6 +16,7 @@ export function ambiguousHead(request: IncomingMessage): string | null {
   if (headers.host === undefined && httpVersion === '1.1') return 'The Host header is missing.';
   let seen: string[] | undefined;
   for (let at = 0; at < rawHeaders.length; at += 2) {
+    if (!singleLengths.has(rawHeaders[at]!.length)) continue;
     const name = rawHeaders[at]!.toLowerCase();
     if (!single.has(name)) continue;
     if (seen?.includes(name))

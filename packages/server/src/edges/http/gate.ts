@@ -44,9 +44,15 @@ export async function admitKey(
 
 /** draft-ietf-httpapi-ratelimit-headers: `q` in `w` seconds; `r` left, whole again after `t` seconds. */
 export function writeRateLimit(head: Head, verdict: RateVerdict): void {
-  head['RateLimit-Policy'] = `"default";q=${verdict.quota};w=${verdict.windowSeconds}`;
-  head['RateLimit'] = `"default";r=${verdict.remaining};t=${verdict.resetSeconds}`;
+  head['RateLimit-Policy'] = rateLimitPolicy(verdict);
+  head['RateLimit'] = rateLimitLeft(verdict);
 }
+
+export const rateLimitPolicy = ({ quota, windowSeconds }: RateVerdict): string =>
+  `"default";q=${quota};w=${windowSeconds}`;
+
+export const rateLimitLeft = ({ remaining, resetSeconds }: RateVerdict): string =>
+  `"default";r=${remaining};t=${resetSeconds}`;
 
 /**
  * A good key always passes: behind a proxy or a NAT many callers share an address, and one of them must not be able

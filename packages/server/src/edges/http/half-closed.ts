@@ -33,17 +33,16 @@ export function answerHalfClosed(
   server: Server,
 ): (request: IncomingMessage, response: ServerResponse) => void {
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
-  const answering = new WeakMap<Socket, { request: IncomingMessage; response: ServerResponse }>();
+  const answering = new WeakMap<Socket, ServerResponse>();
   server.on('connection', (socket: Socket) => {
     socket.on('end', () => {
-      const current = answering.get(socket);
-      if (!current || current.response.writableEnded) return;
-      const { request, response } = current;
-      if (request.httpVersion === '1.0') return void socket.destroy();
+      const response = answering.get(socket);
+      if (!response || response.writableEnded) return;
+      if (response.req.httpVersion === '1.0') return void socket.destroy();
       probeUntilClosed(response, () => {
         if (!response.headersSent && response.socket !== null) response.writeProcessing();
       });
     });
   });
-  return (request, response) => void answering.set(request.socket, { request, response });
+  return (request, response) => void answering.set(request.socket, response);
 }

@@ -94,6 +94,12 @@ export type KnownCall = Pick<
   'services' | 'addresses' | 'caller' | 'params'
 >;
 
+/** The JSON of an answer, and its length in UTF-8. */
+export interface KnownJson {
+  json: string;
+  bytes: number;
+}
+
 /** Where server-sent events that are no events of a conversation go. */
 export interface TextSink {
   /** False: the client is gone. `data` becomes JSON. */
@@ -137,10 +143,10 @@ interface RouteSpec<Path extends string, Q extends z.ZodObject, B extends z.ZodO
   showsSecret?: true;
   handler(call: Call<ParamsOf<Path>, z.output<Q>, z.output<B>>): Promise<AnswerOf<R> | Response>;
   /**
-   * For a GET without a query: the JSON that `handler` would answer with 200, when it is known without a wait; null when
+   * For a GET without a query: what `handler` would answer with 200, when it is known without a wait; null when
    * it is not, or is not the caller's to see.
    */
-  known?(call: KnownCall): string | null;
+  known?(call: KnownCall): KnownJson | null;
 }
 
 export const nothing = zod.strictObject({});

@@ -1,5 +1,5 @@
 import type { Agent, ApiKey, Deployment, SecretName } from '../../domain/nouns.ts';
-import type { Addresses } from '../http/route.ts';
+import type { Addresses, KnownJson } from '../http/route.ts';
 
 export const timeOrNull = (date: Date | null): string | null => date?.toISOString() ?? null;
 
@@ -32,16 +32,17 @@ export function agentOf(agent: Agent, addresses: Addresses) {
   };
 }
 
-const texts = new WeakMap<Agent, { addresses: Addresses; json: string }>();
+const texts = new WeakMap<Agent, KnownJson & { addresses: Addresses }>();
 
 /** The body of an answer that shows this agent; made once for each object, which is never changed. */
-export function agentJson(agent: Agent, addresses: Addresses): string {
+export function agentJson(agent: Agent, addresses: Addresses): KnownJson {
   let text = texts.get(agent);
   if (text?.addresses !== addresses) {
-    text = { addresses, json: JSON.stringify({ agent: agentOf(agent, addresses) }) };
+    const json = JSON.stringify({ agent: agentOf(agent, addresses) });
+    text = { addresses, json, bytes: Buffer.byteLength(json) };
     texts.set(agent, text);
   }
-  return text.json;
+  return text;
 }
 
 export function apiKeyOf(key: ApiKey) {
