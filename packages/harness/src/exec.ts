@@ -239,12 +239,8 @@ export class ExecStreams {
     const ended = this.#ended;
     counts[what] += 1;
     try {
-      if (counts.command > maxStreams || counts.connection > maxConnections) {
-        throw new StartError(
-          'limit',
-          `At most ${what === 'command' ? maxStreams : maxConnections} ${what}s at once.`,
-        );
-      }
+      const most = what === 'command' ? maxStreams : maxConnections;
+      if (counts[what] > most) throw new StartError('limit', `At most ${most} ${what}s at once.`);
       const started = await start();
       if (ended !== this.#ended) {
         counts[what] -= 1;

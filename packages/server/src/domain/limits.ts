@@ -71,8 +71,7 @@ export const limits = {
   /** A connection of gRPC without a call for so long is ended. */
   a2aGrpcIdleMs: 300_000,
   /** Connections to an agent's own web server that are open at once, and to those of all agents of this node. */
-  webConnectionsPerAgent: 100,
-  webConnections: 1_000,
+  webConnections: { ofAgent: 100, ofAll: 1_000 },
   /** Without a key, from one address to one agent's public server. */
   webPublicRequests: 1_200,
   webPublicWindowSeconds: 60,
@@ -157,9 +156,10 @@ export const limits = {
   inboundBodyDays: 30,
   /** Inbound events that one call works on again. */
   replayedAtOnce: 1_000,
-  /** That are read at once, of an agent and of all. */
-  archivesPerAgent: 4,
-  archives: 32,
+  /** That are read at once, of an agent and of all of this node. */
+  archives: { ofAgent: 4, ofAll: 32 },
+  /** The same of those that are open. */
+  terminals: { ofAgent: 8, ofAll: 200 },
   execArguments: 1_000,
   execArgumentChars: 100_000,
   execVariables: 200,

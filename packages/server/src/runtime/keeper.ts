@@ -93,6 +93,16 @@ export class Keeper {
     return this.#queues.has(agentId);
   }
 
+  /** A sandbox of it is being made. */
+  isStarting(agentId: string): boolean {
+    return this.#starts.isUnderWay(agentId);
+  }
+
+  /** So many sandboxes there may be. */
+  get most(): number {
+    return this.#options.maxSandboxes;
+  }
+
   /** Every sandbox that is here, or is being started: of others it is known that they are no use. */
   get knownIds(): string[] {
     return [...this.#byId.keys(), ...this.#starting, ...(this.#options.pool?.ids ?? [])];

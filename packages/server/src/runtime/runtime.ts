@@ -27,10 +27,11 @@ export interface RuntimeDependencies extends Omit<KeeperOptions, 'log'> {
   runMaxAttempts: number;
   leaseMs: number;
   log: Log;
-  /** For tests; see the runner and the scheduler. */
+  /** For tests; see the runner, the scheduler and the host of the surface. */
   stopGraceMs?: number;
   roomDelayMs?: number;
   pollMs?: number;
+  hostStartMs?: number;
 }
 
 /** Where runs are executed: nothing of it can be asked by an edge. */

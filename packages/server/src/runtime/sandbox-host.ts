@@ -14,6 +14,8 @@ export interface SandboxHostDependencies {
   records: Pick<StartDependencies['records'], 'target'>;
   /** Whether sandboxes of this driver can be frozen on this machine. */
   canFreeze: boolean;
+  /** For tests: how long a start is waited for. */
+  hostStartMs?: number;
 }
 
 const START_MS = 60_000;
@@ -28,7 +30,7 @@ const NOBODY = '00000000-0000-0000-0000-000000000000';
 
 /** What the surface may ask of the keeper. */
 export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
-  const { keeper } = deps;
+  const { keeper, hostStartMs: startMs = START_MS } = deps;
 
   async function state(agentId: string): Promise<HostedSandbox> {
     const kept = keeper.ofAgent(agentId);
@@ -52,17 +54,23 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
     return state(agentId);
   }
 
-  async function started(agentId: string, signal = AbortSignal.timeout(START_MS)): Promise<KeptSandbox> {
-    const [target, deployment] = await Promise.all([
-      deps.records.target(agentId),
-      deps.waitForActive(agentId, signal),
-    ]);
-    if (!target || !deployment)
-      throw new DomainError(
-        'conflict',
-        'The agent has no deployment that is ready; push to its repository or look at its deployments.',
-      );
+  async function started(agentId: string, signal = AbortSignal.timeout(startMs)): Promise<KeptSandbox> {
+    let isDeployed = false;
+    let inVain: DomainError | null = null;
+    // Looked at before whatever else ends for the same reason.
+    const onTimeout = (): void => void (inVain = waitedInVain(agentId, isDeployed));
+    signal.addEventListener('abort', onTimeout, { once: true });
     try {
+      const [target, deployment] = await Promise.all([
+        deps.records.target(agentId),
+        deps.waitForActive(agentId, signal),
+      ]);
+      if (!target || !deployment)
+        throw new DomainError(
+          'conflict',
+          'The agent has no deployment that is ready; push to its repository or look at its deployments.',
+        );
+      isDeployed = true;
       const hold = await keeper.hold({ ...target, agentId, deployment }, NOBODY, signal);
       hold.release();
       return hold.kept;
@@ -70,11 +78,30 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
       if (error instanceof StartSuperseded && !signal.aborted) return started(agentId, signal);
       if (error instanceof SandboxStartError)
         throw new DomainError('unavailable', error.message, { cause: error });
-      if (!signal.aborted) throw error;
-      throw new DomainError('too_many_sandboxes', 'Too many sandboxes are busy; try again later.', {
-        retryAfterSeconds: 5,
-      });
+      throw inVain ?? error;
+    } finally {
+      signal.removeEventListener('abort', onTimeout);
     }
+  }
+
+  /** What the time was not enough for. */
+  function waitedInVain(agentId: string, isDeployed: boolean): DomainError {
+    const seconds = startMs / 1000;
+    const again = { retryAfterSeconds: 5 };
+    if (!isDeployed)
+      return new DomainError('conflict', `The deployment of the agent was not ready within ${seconds} s.`);
+    if (keeper.isStarting(agentId))
+      return new DomainError('unavailable', `The sandbox did not start within ${seconds} s.`, again);
+    if (keeper.ofAgent(agentId))
+      return new DomainError(
+        'conflict',
+        'A turn of an earlier deployment or of earlier settings is still under way in the sandbox.',
+      );
+    return new DomainError(
+      'too_many_sandboxes',
+      `All ${keeper.most} sandboxes that the service may have at once are busy; try again later.`,
+      again,
+    );
   }
 
   /** In the sandbox given, or once more in the next one, when it had ended and only nobody had seen it yet. */

@@ -84,6 +84,10 @@ export class Starts {
     }
   }
 
+  isUnderWay(agentId: string): boolean {
+    return this.#underWay.has(agentId);
+  }
+
   /** Ends the agent's start: resolves when that is over. Null when none is under way. */
   end(agentId: string, reason: string): Promise<void> | null {
     const start = this.#underWay.get(agentId);

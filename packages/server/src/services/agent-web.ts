@@ -5,6 +5,7 @@ import type { AgentStore } from '../store/agents.ts';
 import type { DeploymentStore } from '../store/deployments.ts';
 import type { AgentWebService } from './api.ts';
 import type { OpenFollows } from './open-follows.ts';
+import { Places } from './places.ts';
 import type { SandboxHost } from './sandbox-host.ts';
 import { visibleAgent } from './visible-agent.ts';
 
@@ -13,28 +14,22 @@ export interface AgentWebDependencies {
   deployments: Pick<DeploymentStore, 'activeOf'>;
   host: Pick<SandboxHost, 'control'>;
   openFollows: OpenFollows;
+  /** For tests; else `limits.webConnections`. */
+  most?: { ofAgent: number; ofAll: number };
 }
 
 export function createAgentWeb(deps: AgentWebDependencies): AgentWebService {
   const { agents, deployments, host, openFollows } = deps;
   /** Those that are being opened count as well. */
-  const counts = new Map<string, number>();
-  let ofAll = 0;
+  const places = new Places(
+    "connections to an agent's web server are open",
+    deps.most ?? limits.webConnections,
+  );
 
   function enter(agentId: string): () => void {
-    const count = counts.get(agentId) ?? 0;
-    if (count >= limits.webConnectionsPerAgent || ofAll >= limits.webConnections)
-      throw unavailable(
-        `At most ${limits.webConnectionsPerAgent} connections to the agent's web server are open at once.`,
-      );
-    counts.set(agentId, count + 1);
-    ofAll += 1;
-    return () => {
-      ofAll -= 1;
-      const left = counts.get(agentId)! - 1;
-      if (left > 0) counts.set(agentId, left);
-      else counts.delete(agentId);
-    };
+    const refusal = places.refusal(agentId);
+    if (refusal !== null) throw unavailable(refusal);
+    return places.take(agentId);
   }
 
   async function of(agentId: string) {

@@ -11,6 +11,7 @@ import type { VolumeEntry, VolumePath, Volumes } from '../domain/ports/volume.ts
 import type { AgentStore } from '../store/agents.ts';
 import type { DeploymentStore } from '../store/deployments.ts';
 import type { SandboxFilesService, Upload } from './api.ts';
+import { Places } from './places.ts';
 import { visibleAgent } from './visible-agent.ts';
 
 export interface SandboxFilesDependencies {
@@ -138,29 +139,13 @@ export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFiles
 
 /** Reading an archive slowly holds a descriptor for each folder that it is in. */
 function createArchiveCount() {
-  const ofAgent = new Map<string, number>();
-  let ofAll = 0;
+  const places = new Places('archives are read', limits.archives);
   return {
     /** Returns what is to be called, once or more often, when it has ended. */
     enter(agentId: string): () => void {
-      const count = ofAgent.get(agentId) ?? 0;
-      if (count >= limits.archivesPerAgent || ofAll >= limits.archives)
-        throw new DomainError(
-          'too_many_sandboxes',
-          `At most ${limits.archivesPerAgent} archives of an agent, and ${limits.archives} of all, are read at once.`,
-          { retryAfterSeconds: 5 },
-        );
-      ofAgent.set(agentId, count + 1);
-      ofAll += 1;
-      let isIn = true;
-      return () => {
-        if (!isIn) return;
-        isIn = false;
-        ofAll -= 1;
-        const left = ofAgent.get(agentId)! - 1;
-        if (left > 0) ofAgent.set(agentId, left);
-        else ofAgent.delete(agentId);
-      };
+      const refusal = places.refusal(agentId);
+      if (refusal !== null) throw new DomainError('too_many_sandboxes', refusal, { retryAfterSeconds: 5 });
+      return places.take(agentId);
     },
   };
 }
@@ -217,11 +202,17 @@ function createRoom(deps: SandboxFilesDependencies) {
       const limit = await limitOf(agent);
       const use = await useOf(volumeDir);
       const bytes = Math.max(0, limit - use.bytes);
-      const entries = Math.max(ENTRIES_MIN, Math.floor(limit / BYTES_AN_ENTRY)) - use.entries;
-      if (bytes === 0 || entries <= 0)
+      const mostEntries = Math.max(ENTRIES_MIN, Math.floor(limit / BYTES_AN_ENTRY));
+      const entries = mostEntries - use.entries;
+      if (bytes === 0)
         throw new DomainError(
           'body_too_large',
           'The disk of the sandbox is full; delete something there first.',
+        );
+      if (entries <= 0)
+        throw new DomainError(
+          'body_too_large',
+          `The sandbox has ${use.entries} files and folders, and may have ${mostEntries}; delete some of them first.`,
         );
       if ((upload.bytes ?? 0) > bytes)
         throw new DomainError('body_too_large', `There is room for ${bytes} bytes in the sandbox.`);

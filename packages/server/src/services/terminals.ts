@@ -1,9 +1,11 @@
 import { requireEdit } from '../domain/access.ts';
 import { DomainError, notFound } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
+import { limits } from '../domain/limits.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { TerminalsService } from './api.ts';
 import type { OpenFollows } from './open-follows.ts';
+import { Places } from './places.ts';
 import { startCommand } from './sandbox-exec.ts';
 import type { SandboxHost } from './sandbox-host.ts';
 import { Terminal } from './terminal.ts';
@@ -15,10 +17,10 @@ export interface TerminalsDependencies {
   openFollows: OpenFollows;
   /** How long a terminal waits for its client to come back. */
   graceMs: number;
+  /** For tests; else `limits.terminals`. */
+  most?: { ofAgent: number; ofAll: number };
 }
 
-const MAX_OF_AGENT = 8;
-const MAX_OF_ALL = 200;
 /** bash where there is one; a shell in any case. */
 const shell = ['sh', '-c', 'if command -v bash >/dev/null; then exec bash -l; else exec sh -l; fi'];
 
@@ -31,41 +33,26 @@ export function createTerminals(deps: TerminalsDependencies): Terminals {
   const { agents, host, openFollows, graceMs } = deps;
   const open = new Map<string, { terminal: Terminal; forget: () => void }>();
   /** Those that are being started count as well. */
-  const counts = new Map<string, number>();
-  const ofAll = () => [...counts.values()].reduce((sum, count) => sum + count, 0);
-
-  function leave(agentId: string): void {
-    const left = (counts.get(agentId) ?? 1) - 1;
-    if (left > 0) counts.set(agentId, left);
-    else counts.delete(agentId);
-  }
+  const places = new Places('terminals are open', deps.most ?? limits.terminals);
 
   /** Those of whose end a client may still come back to learn give way to one that is wanted now. */
-  function makeRoom(agentId: string): boolean {
-    const isFullOfAll = (): boolean => ofAll() >= MAX_OF_ALL;
-    const isFull = (): boolean => isFullOfAll() || (counts.get(agentId) ?? 0) >= MAX_OF_AGENT;
+  function makeRoom(agentId: string): void {
     for (const { terminal, forget } of open.values()) {
-      if (!isFull()) return true;
-      if (!terminal.isGone || (terminal.agentId !== agentId && !isFullOfAll())) continue;
+      if (places.refusal(agentId) === null) return;
+      if (!terminal.isGone || (terminal.agentId !== agentId && !places.isFull)) continue;
       terminal.end('closing');
       forget();
     }
-    return !isFull();
   }
 
   return {
     async open(p, agentId, { columns, rows, term }) {
       await visibleAgent(agents, p, agentId);
       requireEdit(p);
-      if (!makeRoom(agentId))
-        throw new DomainError(
-          'too_many_sandboxes',
-          `At most ${MAX_OF_AGENT} terminals of an agent are open at once.`,
-          {
-            retryAfterSeconds: 30,
-          },
-        );
-      counts.set(agentId, (counts.get(agentId) ?? 0) + 1);
+      makeRoom(agentId);
+      const refusal = places.refusal(agentId);
+      if (refusal !== null) throw new DomainError('too_many_sandboxes', refusal, { retryAfterSeconds: 30 });
+      const leave = places.take(agentId);
       try {
         const process = await startCommand(host, agentId, {
           command: shell,
@@ -77,13 +64,13 @@ export function createTerminals(deps: TerminalsDependencies): Terminals {
         const forget = (): void => {
           if (!open.delete(terminal.id)) return;
           stop();
-          leave(agentId);
+          leave();
         };
         open.set(terminal.id, { terminal, forget });
         void terminal.over.then(forget);
         return terminal;
       } catch (error) {
-        leave(agentId);
+        leave();
         throw error;
       }
     },

@@ -382,7 +382,7 @@ test('so many connections and no more are open at once; the next is 503, and wel
   const held: ServerResponse[] = [];
   answer = (_request, response) => void (held.push(response), response.writeHead(200).write('held'));
   const open = await Promise.all(
-    Array.from({ length: limits.webConnectionsPerAgent }, () => at(`${origin()}/`, { headers: keyed() })),
+    Array.from({ length: limits.webConnections.ofAgent }, () => at(`${origin()}/`, { headers: keyed() })),
   );
   const refused = await ask('/', { headers: keyed() });
   assert.deepEqual([refused.status, (refused.json as { code: string }).code], [503, 'unavailable']);

@@ -426,7 +426,7 @@ test('uploads that are under way together have no more room than one', async () 
 
 test('only so many archives of an agent are read at once, since each holds descriptors', async () => {
   writeFileSync(join(workspace, 'large'), Buffer.alloc(30 * 1024 * 1024));
-  const readers = Array.from({ length: limits.archivesPerAgent }, () => {
+  const readers = Array.from({ length: limits.archives.ofAgent }, () => {
     const socket = connect(Number(new URL(origin).port), '127.0.0.1');
     socket.write(
       `GET /sandbox/${world.agent.id}/files/?archive=tar HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${world.keys.owner}\r\n\r\n`,

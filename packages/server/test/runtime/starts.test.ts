@@ -125,3 +125,49 @@ test('a kill waits for no sandbox that others start meanwhile in place of the on
   speaks.open();
   for (const { runId } of asked) assert.equal((await outcome(runId)).status, 'completed');
 });
+
+test('who waits in vain for a sandbox is told what it was that took so long', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const door = gate();
+  t.after(() => door.open());
+  const silent = await world.addAgent({ command: SILENT });
+  const links = fakeLinks(async (turn, sandbox) => {
+    await door.opened;
+    return echo(turn, sandbox);
+  });
+  const openLink: OpenHarnessLink = async (place) => {
+    const link = await links(place);
+    return {
+      ...link,
+      async connect(sandbox, options) {
+        const { spec, exited } = sandbox as FakeSandbox;
+        if (spec.command[0] === SILENT[0])
+          await exited.then(() => Promise.reject(new Error('The sandbox has ended.')));
+        return link.connect(sandbox, options);
+      },
+    };
+  };
+  const launch = ({ command }: { command: string[] | null }) => ({
+    ...{ command: command ?? ['none'], env: {}, binds: [] },
+  });
+  const { runtime, runs, driver } = await world.replica({
+    overrides: { openLink, launch, maxSandboxes: 1, hostStartMs: 300 },
+  });
+  const { host } = runtime;
+  await assert.rejects(host.start(silent), { code: 'unavailable', message: /did not start within 0.3 s/ });
+  await until(
+    'its sandbox is gone',
+    () => driver.live.size === 0 && runtime.stats()['berth_sandboxes'] === 0,
+  );
+
+  await runs.send(world.owner, send('hold it', { agentId: world.agentId }));
+  await until('a turn is in the only sandbox', async () => {
+    const { state, runningTurns } = await host.state(world.agentId);
+    return state === 'running' && runningTurns === 1;
+  });
+  const other = await world.addAgent();
+  await assert.rejects(host.start(other), { code: 'too_many_sandboxes', message: /^All 1 sandboxes/ });
+  await world.deploy(world.agentId);
+  await assert.rejects(host.start(world.agentId), { code: 'conflict', message: /earlier deployment/ });
+});
