@@ -95,7 +95,7 @@ export class BubblewrapDriver implements SandboxDriver {
     this.volumes = new Volumes(this.options.disk, options.log);
     this.records = new Records(options.areaDir);
     this.sampler = new Sampler(options.log);
-    this.helper = new Helper(this.options.perlPath);
+    this.helper = new Helper(this.options.perlPath, options.name);
   }
 
   async isolation(): Promise<Isolation> {

@@ -6,10 +6,13 @@ import { started } from './started.ts';
 export const PERL = '/usr/bin/perl';
 const ANSWER_MS = 5_000;
 
-/** unshare, setns, prlimit64, setgroups, setresgid, setresuid; the younger calls have the same number everywhere. */
-const callNumbers = { x64: [272, 308, 302, 116, 119, 117], arm64: [97, 268, 261, 159, 149, 147] }[
+/** unshare, setns, prlimit64, setgroups, setresgid, setresuid, prctl; the younger calls have the same number everywhere. */
+const callNumbers = { x64: [272, 308, 302, 116, 119, 117, 157], arm64: [97, 268, 261, 159, 149, 147, 167] }[
   process.arch as string
 ];
+
+/** In the environment of a helper: whose it is. */
+export const HELPER_VARIABLE = 'BERTH_HELPER';
 
 /** Why there is no helper here; null when there is one. */
 export function missingHelper(perl: string): string | null {
@@ -31,7 +34,10 @@ export function missingHelper(perl: string): string | null {
  */
 const script = String.raw`
 use strict;
-my ($UNSHARE, $SETNS, $PRLIMIT, $SETGROUPS, $SETRESGID, $SETRESUID) = @ARGV;
+my ($UNSHARE, $SETNS, $PRLIMIT, $SETGROUPS, $SETRESGID, $SETRESUID, $PRCTL, $parent) = @ARGV;
+# PR_SET_PDEATHSIG: also one that stands still, and so reads no end of its input, ends with the service.
+syscall($PRCTL, 1, 9) == 0 or die "prctl: $!";
+getppid() == $parent or exit;
 my ($OPEN_TREE, $MOVE_MOUNT, $MOUNT_SETATTR) = (428, 429, 442);
 my $empty = "\0";
 
@@ -130,13 +136,16 @@ while (my $line = <STDIN>) {
  */
 export class Helper {
   private readonly perl: string;
+  private readonly name: string;
   private readonly answerMs: number;
   #child: ChildProcess | null = null;
   #next = 1;
   readonly #waiting = new Map<number, (said: string) => void>();
 
-  constructor(perl: string, answerMs = ANSWER_MS) {
+  /** `name`: of the installation, by which its helper is found among the processes of a host. */
+  constructor(perl: string, name: string, answerMs = ANSWER_MS) {
     this.perl = perl;
+    this.name = name;
     this.answerMs = answerMs;
   }
 
@@ -144,8 +153,8 @@ export class Helper {
   begin(): ChildProcess {
     if (this.#child) return this.#child;
     const child = started(
-      spawn(this.perl, ['-e', script, ...callNumbers!.map(String)], {
-        env: { LC_ALL: 'C' },
+      spawn(this.perl, ['-e', script, ...[...callNumbers!, process.pid].map(String)], {
+        env: { LC_ALL: 'C', [HELPER_VARIABLE]: this.name },
         cwd: '/',
         stdio: ['pipe', 'pipe', 'ignore'],
       }),

@@ -1,15 +1,19 @@
+import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { isRunning } from '../../src/sandbox/processes.ts';
+import { HELPER_VARIABLE } from '../../src/sandbox/helper.ts';
+import { isRunning, statFields } from '../../src/sandbox/processes.ts';
 import { fillDisk, grow } from './full-disk.ts';
+import { hostProcesses } from './scenario.ts';
 import type { Service } from './service.ts';
 
 /**
  * `service`: SIGKILL and a new start. `restart`: SIGTERM and a new start. `stall`: the service stands still for longer than
  * its lease. `monitor`, `init`: SIGKILL of the process outside that watches over a sandbox, and of its first one inside.
  * `inside`: SIGKILL of any process in a sandbox, the launcher among them. `freeze`: one of those stands still for a while.
- * `volume`: the disk of an agent is full for a while. `disk`: that of the service is, and sometimes it is killed meanwhile.
+ * `helper`: SIGKILL of the process of the service that sets limits and mounts. `still`: it stands still, for a while or for
+ * ever. `volume`: the disk of an agent is full for a while. `disk`: that of the service is, and sometimes it is killed meanwhile.
  */
 export const faults = [
   'service',
@@ -19,6 +23,8 @@ export const faults = [
   'init',
   'inside',
   'freeze',
+  'helper',
+  'still',
   'volume',
   'disk',
 ] as const;
@@ -55,6 +61,7 @@ export async function strike(service: Service, fault: Fault, draw: () => number)
   }
   if (fault === 'disk') return fullDisk(service, draw() < 0.3);
   if (fault === 'volume') return fullVolume(service, draw);
+  if (fault === 'helper' || fault === 'still') return hitHelper(service, fault, draw() < 0.5);
   const sandbox = pick(detached(service), draw);
   if (!sandbox) return false;
   const target =
@@ -70,6 +77,30 @@ export async function strike(service: Service, fault: Fault, draw: () => number)
   send(target, 'SIGCONT');
   return true;
 }
+
+async function hitHelper(service: Service, fault: 'helper' | 'still', goesOn: boolean): Promise<boolean> {
+  const pid = helpersOf(service).find((helper) => parentOf(helper) === service.pid);
+  if (pid === undefined) return false;
+  if (fault === 'helper') return send(pid, 'SIGKILL');
+  if (!send(pid, 'SIGSTOP')) return false;
+  if (!goesOn) return true;
+  await delay(FREEZE_MS);
+  send(pid, 'SIGCONT');
+  return true;
+}
+
+/** The name under which a service's sandboxes and their helper are known on the host. */
+export const installation = (service: Service): string =>
+  createHash('sha256').update(service.dataDir).digest('hex').slice(0, 12);
+
+/** Those of this very process have looked at what there is. */
+export function helpersOf(service: Service): number[] {
+  const mark = `${HELPER_VARIABLE}=${installation(service)}\0`;
+  return hostProcesses((_line, env) => env.includes(mark)).filter((pid) => parentOf(pid) !== process.pid);
+}
+
+/** 0 when it has ended. */
+export const parentOf = (pid: number): number => Number(statFields(pid)?.[1] ?? 0);
 
 async function fullDisk(service: Service, isKilled: boolean): Promise<boolean> {
   const ballast = join(service.dataDir, 'ballast');

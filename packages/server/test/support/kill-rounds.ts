@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -18,7 +18,15 @@ import {
   type Pushed,
   type Workshop,
 } from './scenario.ts';
-import { AGENT_DISK_MIB, SERVICE_DISK_MIB, strike, type Fault } from './faults.ts';
+import {
+  AGENT_DISK_MIB,
+  helpersOf,
+  installation,
+  parentOf,
+  SERVICE_DISK_MIB,
+  strike,
+  type Fault,
+} from './faults.ts';
 import { startService, type Service } from './service.ts';
 import { until } from './until.ts';
 import { checkSeen, view, type Viewer } from './viewer.ts';
@@ -351,9 +359,6 @@ function attemptsOf(log: LoggedEvent[]): LoggedEvent[][] {
   return starts.map((start, n) => log.slice(start, starts[n + 1]));
 }
 
-const installation = (service: Service) =>
-  createHash('sha256').update(service.dataDir).digest('hex').slice(0, 12);
-
 /** The ids of what is there on the host: processes, cgroups, folders. */
 async function onHost(service: Service): Promise<string[]> {
   const areaDir = await mkdtemp('/tmp/berth-a-');
@@ -371,6 +376,10 @@ async function onHost(service: Service): Promise<string[]> {
 const WARM = 1;
 
 async function checkArea(service: Service): Promise<void> {
+  await until('no helper is there but that of the service', () => {
+    const helpers = helpersOf(service);
+    return helpers.length <= 1 && helpers.every((pid) => parentOf(pid) === service.pid);
+  });
   const db = openDatabase({
     connection: readConnection({
       home: join(service.dataDir, 'postgres'),
@@ -405,6 +414,7 @@ async function checkNothingRuns(service: Service): Promise<void> {
   const left = () =>
     hostProcesses((line, env) => line.includes(mark) || env.includes(`BERTH_SANDBOX=${mark}`));
   await until('no process of the installation is left', () => left().length === 0);
+  await until('no helper of the installation is left', () => helpersOf(service).length === 0);
   const ofData = () => hostProcesses((line) => line.includes(service.dataDir));
   await until('no process of the data directory is left', () => ofData().length === 0);
 }
