@@ -113,14 +113,25 @@ export async function deploy(tree: string) {
   const isThere = (await git.opened.repos.resolve(made.id, 'main')) === commit;
   const target = join(git.home, `${made.id}.tar`);
   let archive: Buffer | null = null;
+  /** Why no sandbox could be started with it. */
+  let refusal: string | null = null;
   if (isThere) {
     await git.opened.repos.writeArchive(made.id, commit, target).then(
       () => (archive = readFileSync(target)),
-      () => null,
+      (error: Error) => (refusal = error.message),
     );
   }
   const listed = archive === null ? '' : spawnSync('tar', ['-tvf', target]).stdout.toString();
-  return { pushed, items, commit, agentId: made.id, archive: archive as Buffer | null, listed, isThere };
+  return {
+    pushed,
+    items,
+    commit,
+    agentId: made.id,
+    archive: archive as Buffer | null,
+    refusal: refusal as string | null,
+    listed,
+    isThere,
+  };
 }
 
 /** In a client's work tree: objects as git would not make them. */

@@ -314,8 +314,10 @@ const archivesAttack: HostAttack = {
 };
 
 const ESCAPES = '\x1b[2J\x1b]0;owned\x07';
+/** The same in one character each, for terminals that obey those, and one that deletes. */
+const ODD = '\x9b2J\x9d0;owned\x9c\x7f';
 // oxlint-disable-next-line no-control-regex
-const control = /[\x00-\x1f\x7f]/;
+const control = /[\x00-\x1f\x7f-\x9f]/;
 /** No line of what is shown has a control character, or is one that a name has made. */
 function assertPlain(text: string): void {
   for (const line of text.split('\n')) {
@@ -346,6 +348,8 @@ const namesAttack: HostAttack = {
       const names = { 'x\nforged': 'a', [ESCAPES]: 'b' };
       const good = await deploy(await git.workTree(names));
       assert.equal(good.pushed.code, 0, good.pushed.stderr);
+      // What it was told for, with what was left of its name.
+      assert.match(good.refusal ?? '', /owned.*control characters/);
       const manifest = JSON.stringify({ instructions: `${ESCAPES}\nforged` });
       const bad = await deploy(await git.workTree({ ...names, 'agent.json': manifest }));
       assert.equal(
@@ -353,8 +357,12 @@ const namesAttack: HostAttack = {
         'failed',
         bad.pushed.stderr,
       );
-      for (const { pushed, items } of [good, bad]) {
+      // JSON spells out the old control characters only.
+      const odd = await deploy(await git.workTree({ 'agent.json': JSON.stringify({ [`${ODD}odd`]: 1 }) }));
+      assert.match(odd.pushed.stderr, /odd.* is not known/);
+      for (const { pushed, items, refusal } of [good, bad, odd]) {
         assertPlain(pushed.stderr);
+        assertPlain(refusal ?? '');
         for (const { error } of items) assert.doesNotMatch(error ?? '', control);
       }
     },
