@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,6 +20,8 @@ interface EngineSays {
   onEvents(response: ServerResponse): void;
   /** Of Podman, how often the kernel of the host has killed for want of memory, each time that it is asked. */
   hostOomKills?: () => number;
+  /** In place of the kernel's log. */
+  kernelLog?: string;
   /** Its cgroup, which has no process any more. */
   group?: Group;
 }
@@ -63,6 +65,7 @@ async function endOf(t: TestContext, says: EngineSays): Promise<{ exit: SandboxE
     output: { ended: Promise.resolve(), close: () => {}, drop: () => {} },
     onEnd: () => {},
     ...(says.hostOomKills ? { hostOomKills: says.hostOomKills } : {}),
+    ...(says.kernelLog === undefined ? {} : { kernelLog: says.kernelLog }),
   });
   return { exit: await sandbox.exited, asked };
 }
@@ -100,20 +103,36 @@ test('no event is waited for where the end of a container says enough', async (t
   assert.deepEqual(normal.asked, ['POST /containers/one/wait', 'DELETE /containers/one']);
 });
 
-test('where Podman has taken the group away before it could be read, a kill on the host meanwhile is what ended it', async (t) => {
+const containerId = 'ab'.repeat(32);
+
+test('where Podman has taken the group away before it could be read, only what the kernel has logged of that very group is out of memory', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'berth-kmsg-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const logOf = (group: string) => {
+    const file = join(folder, 'kmsg');
+    const line = `6,1,2,-;oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/x,task_memcg=${group},task=perl,pid=1,uid=0`;
+    writeFileSync(file, `6,1,1,-;perl invoked oom-killer\n${line}\n`);
+    return file;
+  };
   const onEvents = (): never => assert.fail('Podman tells no such event.');
   const says = { code: 137, oomKilled: false, onEvents };
-  const missed = () => {
+  const missed = (kernelLog: string, kills: number | null = null) => {
     const counts = [7];
-    return { ...says, hostOomKills: () => counts.shift() ?? 8 };
+    const paths = () => [`/sys/fs/cgroup/memory/libpod_parent/libpod-${containerId}`];
+    const group = { oomKills: () => 0, oomKillsIfThere: () => kills, pids: () => [], paths };
+    return {
+      ...{ ...says, kernelLog, group: group as unknown as Group, hostOomKills: () => counts.shift() ?? 8 },
+    };
   };
-  assert.equal((await endOf(t, missed())).exit.reason, 'oom');
-  assert.equal((await endOf(t, { ...says, hostOomKills: () => 8 })).exit.reason, 'exit');
-  const groupOf = (kills: number | null) =>
-    ({ oomKills: () => 0, oomKillsIfThere: () => kills, pids: () => [] }) as unknown as Group;
-  assert.equal((await endOf(t, { ...missed(), group: groupOf(null) })).exit.reason, 'oom');
+  const own = logOf(`/libpod_parent/libpod-${containerId}/container`);
+  assert.equal((await endOf(t, missed(own))).exit.reason, 'oom');
   // One that could be read says for certain that the kill was another sandbox's.
-  assert.equal((await endOf(t, { ...missed(), group: groupOf(0) })).exit.reason, 'exit');
+  assert.equal((await endOf(t, missed(own, 0))).exit.reason, 'exit');
+  // Nobody was killed for it on the whole host.
+  assert.equal((await endOf(t, { ...missed(own), hostOomKills: () => 8 })).exit.reason, 'exit');
+  const others = logOf(`/libpod_parent/libpod-${'cd'.repeat(32)}`);
+  assert.equal((await endOf(t, missed(others))).exit.reason, 'exit');
+  assert.equal((await endOf(t, missed(join(folder, 'not-there')))).exit.reason, 'exit');
 });
 
 test('a kill for want of memory is of long ago at the second look, and not while anything dies of it', () => {

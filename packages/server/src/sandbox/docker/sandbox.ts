@@ -13,6 +13,7 @@ import { cutLog } from '../output-log.ts';
 import { isDying, isRunning, startTime } from '../processes.ts';
 import type { Usage } from '../process-stats.ts';
 import { inspect, removeContainer } from './details.ts';
+import { logTellsOfOom } from './kernel-log.ts';
 import { tellsOfOom } from './late-oom.ts';
 import { EngineError, type Engine } from './engine.ts';
 import type { Outputs } from './streams.ts';
@@ -50,6 +51,8 @@ export interface DockerSandboxParts {
   onEnd(): void;
   /** For tests: how often the kernel of this host has killed for want of memory, in whatever group. */
   hostOomKills?: () => number;
+  /** For tests: in place of the kernel's log. */
+  kernelLog?: string;
 }
 
 export class DockerSandbox implements RunningSandbox {
@@ -203,10 +206,21 @@ export class DockerSandbox implements RunningSandbox {
     const details = await inspect(engine, name).catch(() => null);
     if (details?.oomKilled) return true;
     // Podman takes the group away before it tells of the end, and may have been faster than the look at it.
-    if (isPodman) return this.hostOomKills.hasNew();
+    if (isPodman) return this.hostOomKills.hasNew() && this.isLoggedOom();
     return details !== null && tellsOfOom(engine, name);
   }
+
+  /** Which group it was that the kernel has killed in: another one's kill at the same moment is no reason of this end. */
+  private isLoggedOom(): boolean {
+    const { group, kernelLog } = this.parts;
+    const names = group?.paths().flatMap((path) => path.split('/')) ?? [];
+    const own = names.find((name) => CONTAINER_GROUP.test(name));
+    return own !== undefined && logTellsOfOom(own, kernelLog);
+  }
 }
+
+/** The folder that Podman makes for one container; below it there may be others. */
+const CONTAINER_GROUP = /^libpod-[0-9a-f]{64}$/;
 
 /**
  * Looks at the kernel's count until its init has ended. `isFinal`: it was there to be read after that, so that nothing can
