@@ -1,9 +1,17 @@
-import { test } from 'node:test';
+import { after, before, describe, test } from 'node:test';
 import { DockerDriver } from '../../src/sandbox/docker/driver.ts';
 import { silentLog } from '../support/log.ts';
 import { runAttacks } from './attack-suite.ts';
 import { checkColumn, type Column } from './attack-table.ts';
-import { engineMissing, IMAGE, runscMissing, startEngine, type EngineName } from './engines.ts';
+import { engineService } from './engine-service.ts';
+import {
+  engineMissing,
+  IMAGE,
+  runscMissing,
+  startEngine,
+  type EngineName,
+  type TestEngine,
+} from './engines.ts';
 import { driverFixture } from './fixture.ts';
 
 // These two take long; the attacks from Docker with runc are in docker.test.ts.
@@ -30,3 +38,20 @@ for (const { engine: name, runtime, column, skip } of runs) {
     }
   });
 }
+
+const withoutGvisor = engineMissing('docker') || runscMissing();
+describe('the service on Docker with gVisor', { skip: withoutGvisor, concurrency: 1 }, () => {
+  let engine: TestEngine;
+  before(async () => {
+    engine = await startEngine('docker');
+  });
+  after(() => engine.close());
+  engineService({
+    ...{ label: 'Docker, gVisor', runtime: 'runsc', skip: withoutGvisor },
+    engine: () => engine,
+    make: () => {
+      const options = { log: silentLog, image: IMAGE, runtime: 'runsc', socket: engine.socket };
+      return driverFixture((at) => new DockerDriver({ ...at, ...options }));
+    },
+  });
+});

@@ -37,10 +37,10 @@ const inside: AttackTable<Column> = {
   lastColumn: 'where it is reached: why that is harmless',
 };
 
-/** What is tried with its way out, by how the sandbox reaches the proxy. */
-export const wayOut: AttackTable<'proxy mode' | 'transparent mode'> = {
+/** What is tried with its way out: from bubblewrap by how the sandbox reaches the proxy, and from containers. */
+export const wayOut: AttackTable<'proxy mode' | 'transparent mode' | 'Podman, runc' | 'Docker, gVisor'> = {
   name: 'the tests of the way out',
-  columns: ['proxy mode', 'transparent mode'],
+  columns: ['proxy mode', 'transparent mode', 'Podman, runc', 'Docker, gVisor'],
   rows: [
     {
       id: '33',

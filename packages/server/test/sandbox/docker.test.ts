@@ -5,6 +5,7 @@ import { silentLog } from '../support/log.ts';
 import { runAttacks } from './attack-suite.ts';
 import { checkColumn, type Column } from './attack-table.ts';
 import { sandboxContract } from './contract-suite.ts';
+import { engineService } from './engine-service.ts';
 import {
   engineMissing,
   IMAGE,
@@ -52,6 +53,14 @@ function engineSuite(
         },
       );
     }
+
+    // One is enough here: the other, with gVisor, is in attack-engines.faults.ts.
+    if (name === 'podman')
+      engineService({
+        ...{ label: 'Podman, runc', runtime: null, skip },
+        engine: () => engine,
+        make: () => make(null),
+      });
 
     test('an unknown runtime or image is a problem with its remedy, and nothing is started in its place', async () => {
       for (const wrong of [{ runtime: 'no-such-runtime' }, { image: 'no-such-image:1' }]) {

@@ -13,7 +13,7 @@ import { withBroker } from '../../src/egress/broker/brokered-egress.ts';
 import { createSecretBroker } from '../../src/egress/broker/secret-broker.ts';
 import { createEgressProxy } from '../../src/egress/proxy.ts';
 import { readAuthorities } from '../../src/repos/ca-bundle.ts';
-import { collect, fixture, type Outcome } from '../sandbox/fixture.ts';
+import { collect, fixture, type Fixture, type Outcome } from '../sandbox/fixture.ts';
 import { makeOutsideCertificates } from './broker-world.ts';
 import { preparedHarness } from './local-harness.ts';
 import { silentLog } from './log.ts';
@@ -41,8 +41,8 @@ export async function brokerSandbox(
   names: string[],
   secrets: BrokeredSecret[],
   mode: EgressModeInside = 'proxy',
+  driver: Fixture = fixture(),
 ) {
-  const driver = fixture();
   t.after(() => driver.close());
   const outside = makeOutsideCertificates(names);
   const arrived: Arrived[] = [];
