@@ -31,7 +31,7 @@ export interface RuntimeDependencies extends Omit<KeeperOptions, 'log'> {
   stopGraceMs?: number;
   roomDelayMs?: number;
   pollMs?: number;
-  hostStartMs?: number;
+  hostPatience?: () => AbortSignal;
 }
 
 /** Where runs are executed: nothing of it can be asked by an edge. */

@@ -14,8 +14,8 @@ export interface SandboxHostDependencies {
   records: Pick<StartDependencies['records'], 'target'>;
   /** Whether sandboxes of this driver can be frozen on this machine. */
   canFreeze: boolean;
-  /** For tests: how long a start is waited for. */
-  hostStartMs?: number;
+  /** For tests: until when a start is waited for. */
+  hostPatience?: () => AbortSignal;
 }
 
 const START_MS = 60_000;
@@ -30,7 +30,7 @@ const NOBODY = '00000000-0000-0000-0000-000000000000';
 
 /** What the surface may ask of the keeper. */
 export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
-  const { keeper, hostStartMs: startMs = START_MS } = deps;
+  const { keeper, hostPatience = () => AbortSignal.timeout(START_MS) } = deps;
 
   async function state(agentId: string): Promise<HostedSandbox> {
     const kept = keeper.ofAgent(agentId);
@@ -54,7 +54,7 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
     return state(agentId);
   }
 
-  async function started(agentId: string, signal = AbortSignal.timeout(startMs)): Promise<KeptSandbox> {
+  async function started(agentId: string, signal = hostPatience()): Promise<KeptSandbox> {
     let isDeployed = false;
     let inVain: DomainError | null = null;
     // Looked at before whatever else ends for the same reason.
@@ -86,7 +86,7 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
 
   /** What the time was not enough for. */
   function waitedInVain(agentId: string, isDeployed: boolean): DomainError {
-    const seconds = startMs / 1000;
+    const seconds = START_MS / 1000;
     const again = { retryAfterSeconds: 5 };
     if (!isDeployed)
       return new DomainError('conflict', `The deployment of the agent was not ready within ${seconds} s.`);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
+import type { DomainError } from '../../src/domain/errors.ts';
 import type { OpenHarnessLink } from '../../src/domain/ports/harness.ts';
 import { fakeLinks, type FakeSandbox } from '../support/fake-sandbox.ts';
 import { echo, runWorld, send } from '../support/run-world.ts';
@@ -151,15 +152,25 @@ test('who waits in vain for a sandbox is told what it was that took so long', as
   const launch = ({ command }: { command: string[] | null }) => ({
     ...{ command: command ?? ['none'], env: {}, binds: [] },
   });
+  let patience = new AbortController();
+  const hostPatience = () => (patience = new AbortController()).signal;
   const { runtime, runs, driver } = await world.replica({
-    overrides: { openLink, launch, maxSandboxes: 1, hostStartMs: 300 },
+    overrides: { openLink, launch, maxSandboxes: 1, hostPatience },
   });
   const { host } = runtime;
-  await assert.rejects(host.start(silent), { code: 'unavailable', message: /did not start within 0.3 s/ });
-  await until(
-    'its sandbox is gone',
-    () => driver.live.size === 0 && runtime.stats()['berth_sandboxes'] === 0,
+  const failureOf = (agentId: string): Promise<DomainError> =>
+    host.start(agentId).then(
+      () => assert.fail('It has started.'),
+      (error: DomainError) => error,
+    );
+  const first = failureOf(silent);
+  await until('it is being started', () => driver.live.size === 1);
+  patience.abort();
+  assert.deepEqual(
+    [(await first).code, (await first).message],
+    ['unavailable', 'The sandbox did not start within 60 s.'],
   );
+  await until('its sandbox is gone', () => runtime.stats()['berth_sandboxes'] === 0);
 
   await runs.send(world.owner, send('hold it', { agentId: world.agentId }));
   await until('a turn is in the only sandbox', async () => {
@@ -167,7 +178,22 @@ test('who waits in vain for a sandbox is told what it was that took so long', as
     return state === 'running' && runningTurns === 1;
   });
   const other = await world.addAgent();
-  await assert.rejects(host.start(other), { code: 'too_many_sandboxes', message: /^All 1 sandboxes/ });
+  const second = failureOf(other);
+  await until('it waits', async () => (await host.state(other)).state === 'starting');
+  patience.abort();
+  assert.equal((await second).code, 'too_many_sandboxes');
+  assert.match((await second).message, /^All 1 sandboxes/);
+
   await world.deploy(world.agentId);
-  await assert.rejects(host.start(world.agentId), { code: 'conflict', message: /earlier deployment/ });
+  // That it waits is not to be seen, so it is asked more and more patiently.
+  let turns = 0;
+  await until('it is told what it waits for', async () => {
+    const third = failureOf(world.agentId);
+    turns += 1;
+    for (let turn = 0; turn < turns; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+    patience.abort();
+    return (
+      /^A turn of an earlier deployment/.test((await third).message) && (await third).code === 'conflict'
+    );
+  });
 });
