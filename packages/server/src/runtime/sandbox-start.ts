@@ -159,7 +159,7 @@ export async function startSandbox(
   given?.addEventListener('abort', end, { once: true });
   try {
     const { agentId, orgId, deployment, model, generation } = wish;
-    await records.starting({
+    const isWanted = await records.starting({
       id,
       orgId,
       agentId,
@@ -170,6 +170,7 @@ export async function startSandbox(
       generation,
       tokenHash,
     });
+    if (!isWanted) throw new SandboxStartError('Its agent was deleted.', false, null);
     await mkdir(runDir, { recursive: true, mode: 0o755 });
     const [secrets, secretKeys] = await Promise.all([
       deps.secrets.valuesForSandbox(agentId),
@@ -259,7 +260,7 @@ function wireOf(gateway: ModelGateway, model: string): ModelWire {
 /** Errors of the harness and of repositories are made to be shown; others stay in the log. */
 export function reasonOf(error: unknown): string {
   const isShown = error instanceof Error && (error.name === 'HarnessError' || error.name === 'RepoError');
-  return isShown
+  return isShown || error instanceof SandboxStartError
     ? error.message
     : 'The sandbox could not be started; the log of the service says why, and `berth doctor` what to do.';
 }

@@ -6,7 +6,8 @@ export type { LiveSandboxRow, SandboxRow } from '../store/sandbox-rows.ts';
 
 /** What the keeper writes down about sandboxes, so that nothing on the host is without a row. */
 export interface SandboxRecords {
-  starting(row: SandboxRow): Promise<void>;
+  /** False: its agent was deleted, and nothing of it may be made any more. */
+  starting(row: SandboxRow): Promise<boolean>;
   running(id: string): Promise<void>;
   ended(id: string, state: 'stopped' | 'failed', reason: string): Promise<void>;
   /** What a sandbox is started for beside its deployment; null when there is no such agent. */

@@ -22,12 +22,15 @@ export interface LiveSandboxRow extends SandboxRow {
   isStarting: boolean;
 }
 
-export async function insertSandbox(db: Database, row: SandboxRow): Promise<void> {
-  await db.sql`
+/** False: its agent was deleted. */
+export async function insertSandbox(db: Database, row: SandboxRow): Promise<boolean> {
+  const { count } = await db.sql`
     insert into sandboxes (id, org_id, agent_id, node_id, driver, deployment_id, model, generation, state,
       token_hash)
-    values (${row.id}, ${row.orgId}, ${row.agentId}, ${row.nodeId}, ${row.driver}, ${row.deploymentId}, ${row.model},
-      ${row.generation}, 'starting', ${row.tokenHash})`;
+    select ${row.id}::uuid, ${row.orgId}::uuid, ${row.agentId}::uuid, ${row.nodeId}::uuid, ${row.driver},
+      ${row.deploymentId}::uuid, ${row.model}, ${row.generation}::integer, 'starting', ${row.tokenHash}
+    where exists (select 1 from agents where id = ${row.agentId} and deleted_at is null)`;
+  return count === 1;
 }
 
 export async function markSandboxRunning(db: Database, id: string): Promise<void> {

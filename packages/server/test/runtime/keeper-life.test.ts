@@ -3,6 +3,8 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { newId } from '../../src/domain/ids.ts';
 import { createSandboxRecords } from '../../src/services/sandbox-records.ts';
+import { createAgentStore } from '../../src/store/agents.ts';
+import { createDeploymentStore } from '../../src/store/deployments.ts';
 import { echo, runWorld, send, type Replica, type RunWorld } from '../support/run-world.ts';
 import { gate } from '../support/scripts.ts';
 import { until } from '../support/until.ts';
@@ -330,4 +332,31 @@ test('a sandbox that cannot be removed is counted as leaked until it can be', as
   await runtime.reconcile();
   assert.equal(runtime.stats()['berth_sandboxes_leaked'], 0);
   assert.ok(!driver.live.has(stray));
+});
+
+test('a sandbox that somebody asked for just before its agent was deleted is not started any more', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId } = world;
+  const door = gate();
+  t.after(() => door.open());
+  let asked = 0;
+  const { runtime, driver } = await world.replica({
+    overrides: {
+      async waitForActive(id) {
+        const active = await createDeploymentStore(world.db).activeOf(id);
+        asked += 1;
+        await door.opened;
+        return active;
+      },
+    },
+  });
+  const starting = runtime.host.start(agentId);
+  await until('it is about to start', () => asked === 1);
+  await createAgentStore(world.db).markDeleted(agentId);
+  await runtime.removeAgent(agentId);
+  door.open();
+  await assert.rejects(starting, { code: 'unavailable', message: 'Its agent was deleted.' });
+  assert.equal(driver.started.length, 0);
+  assert.equal(driver.removedVolumes.length, 1);
 });
