@@ -189,10 +189,16 @@ export class Keeper {
     await this.#byAgent.get(agentId)?.end(reason);
   }
 
-  /** The same, but its processes get a moment to end by themselves. */
-  async stopAgent(agentId: string, reason: string): Promise<void> {
+  /**
+   * The same, but its processes get a moment to end by themselves, and turns are not ended: false where there are some,
+   * also such as have begun only now.
+   */
+  async stopAgent(agentId: string, reason: string): Promise<boolean> {
     await this.#queues.get(agentId);
-    await this.#byAgent.get(agentId)?.stop(reason, STOP_GRACE_MS);
+    const kept = this.#byAgent.get(agentId);
+    if (kept?.canTakeTurns && kept.turns.size > 0) return false;
+    await kept?.stop(reason, STOP_GRACE_MS);
+    return true;
   }
 
   async endAll(reason: string): Promise<void> {

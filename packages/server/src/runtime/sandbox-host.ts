@@ -120,14 +120,12 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
   }
 
   async function stop(agentId: string): Promise<HostedSandbox> {
-    const kept = keeper.ofAgent(agentId);
     const endMs = performance.now() + STOP_MS;
-    while (kept && kept.turns.size > 0) {
+    while (!(await keeper.stopAgent(agentId, 'It was stopped.'))) {
       if (performance.now() > endMs)
         throw new DomainError('conflict', 'A turn is still under way in it; kill it instead.');
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }
-    await keeper.stopAgent(agentId, 'It was stopped.');
     return state(agentId);
   }
 

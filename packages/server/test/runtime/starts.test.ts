@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 import type { DomainError } from '../../src/domain/errors.ts';
 import type { OpenHarnessLink } from '../../src/domain/ports/harness.ts';
-import { fakeLinks, type FakeSandbox } from '../support/fake-sandbox.ts';
+import { fakeLinks, type FakeSandbox, type Script } from '../support/fake-sandbox.ts';
 import { echo, runWorld, send } from '../support/run-world.ts';
 import { gate } from '../support/scripts.ts';
 import { inTime, until } from '../support/until.ts';
@@ -10,11 +10,11 @@ import { inTime, until } from '../support/until.ts';
 const SILENT = ['silent'];
 
 /** An agent whose harness says nothing until `speaks`, or for ever where its program is another in a later deployment. */
-async function silentWorld(t: TestContext) {
+async function silentWorld(t: TestContext, script: Script = echo) {
   const world = await runWorld();
   t.after(() => world.close());
   const speaks = gate();
-  const links = fakeLinks(echo);
+  const links = fakeLinks(script);
   const openLink: OpenHarnessLink = async (place) => {
     const link = await links(place);
     return {
@@ -196,4 +196,26 @@ test('who waits in vain for a sandbox is told what it was that took so long', as
       /^A turn of an earlier deployment/.test((await third).message) && (await third).code === 'conflict'
     );
   });
+});
+
+test('a stop that is asked for while a turn waits for its sandbox waits for that turn as well', async (t) => {
+  const door = gate();
+  t.after(() => door.open());
+  const { ask, outcome, started, driver, replica, agentId, speaks } = await silentWorld(
+    t,
+    async (turn, sandbox) => {
+      await door.opened;
+      return echo(turn, sandbox);
+    },
+  );
+  const { host } = replica.runtime;
+  const { runId } = await ask('one');
+  await started(1);
+  const stopping = host.stop(agentId);
+  speaks.open();
+  await until('its turn is under way', async () => (await host.state(agentId)).runningTurns === 1);
+  door.open();
+  const { status, attempt } = await outcome(runId);
+  assert.deepEqual([status, attempt, driver.started.length], ['completed', 1, 1]);
+  assert.equal((await stopping).state, 'stopped');
 });
