@@ -163,13 +163,11 @@ export class BubblewrapDriver implements SandboxDriver {
   private async prepareOnce(spec: BlankSpec, host: Host): Promise<BlankSandbox> {
     const ownUid = this.blankUsers.take(spec.id);
     const user = { uid: ownUid, gid: ownUid };
-    let init = 0;
-    const blank = await beginSandbox(
+    const { blank, initPid } = await beginSandbox(
       spec,
       this.begin(spec.id, host, user, spec.limits.diskBytes),
       (begun) => {
         const { launched, initPid, group } = begun;
-        init = initPid;
         const initSince = startTime(initPid);
         const namespace = statSync(`/proc/${initPid}/ns/mnt`).ino;
         // It is nobody's yet, and must not slow down those that are somebody's.
@@ -202,10 +200,11 @@ export class BubblewrapDriver implements SandboxDriver {
             sandboxId: spec.id,
             error: String(error),
           });
-        return new Blank({ spec, sandbox, input: launched.child.stdin!, become, onFailure });
+        const input = launched.child.stdin!;
+        return { blank: new Blank({ spec, sandbox, input, become, onFailure }), initPid };
       },
     );
-    await hasOwnRoot(init);
+    await hasOwnRoot(initPid);
     return blank;
   }
 

@@ -192,9 +192,8 @@ test('who waits in vain for a sandbox is told what it was that took so long', as
     turns += 1;
     for (let turn = 0; turn < turns; turn += 1) await new Promise((resolve) => setImmediate(resolve));
     patience.abort();
-    return (
-      /^A turn of an earlier deployment/.test((await third).message) && (await third).code === 'conflict'
-    );
+    const { code, message } = await third;
+    return code === 'conflict' && message.startsWith('A turn of an earlier deployment');
   });
 });
 
