@@ -7,12 +7,15 @@ export interface InboundPace {
 }
 
 /** A sender waits for the one and not for the other: Slack gives up after three seconds, and a turn may take minutes. */
-const slowMs = 50;
-const quickMs = 25;
+const slowMs = 40;
+const quickMs = 20;
 /** Between two looks: some commits. */
 const lookEveryMs = 100;
-/** From nothing to everything, when it has become quiet. */
-const recoverMs = 3_000;
+/**
+ * From nothing to everything: when nothing comes, and while deliveries are quick. Each turn that begins makes those slower
+ * that come meanwhile, which is seen only some turns later: what grows as fast as in quiet is far too much by then.
+ */
+const recoverMs = { quiet: 3_000, busy: 10_000 };
 /** What was taken is worked on however much comes: other organisations and the first in line wait for it. */
 const leastShare = 1 / 32;
 
@@ -29,8 +32,10 @@ export function createInboundPace(now: () => number = () => performance.now()): 
     const meanMs = count === 0 ? 0 : sumMs / count;
     if (meanMs > slowMs) share = Math.max(leastShare, share / 2);
     // What nobody looked at for longer was a time in which nothing came.
-    const calmMs = meanMs < quickMs ? elapsedMs : elapsedMs - lookEveryMs;
-    if (meanMs < quickMs || calmMs > lookEveryMs) share = Math.min(1, share + calmMs / recoverMs);
+    const sinceMs = count === 0 ? elapsedMs : elapsedMs - lookEveryMs;
+    const quietMs = count === 0 || sinceMs > lookEveryMs ? sinceMs : 0;
+    const busyMs = count > 0 && meanMs < quickMs ? elapsedMs - quietMs : 0;
+    share = Math.min(1, share + quietMs / recoverMs.quiet + busyMs / recoverMs.busy);
     lookedAtMs += elapsedMs;
     sumMs = 0;
     count = 0;

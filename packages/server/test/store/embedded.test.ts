@@ -184,11 +184,12 @@ test('only the holder of the password gets in, and nothing listens on the networ
     await stranger.close();
     assert.equal(statSync(`${dataDir}/postgres/password`).mode & 0o777, 0o600);
     assert.equal(statSync(`${dataDir}/run/pg`).mode & 0o777, 0o700);
-    const [row] = await ask<{ addresses: string; sums: string; sync: string }>(
+    const [row] = await ask<{ addresses: string; sums: string; sync: string; statistics: string }>(
       server,
-      `select current_setting('listen_addresses') as addresses, current_setting('data_checksums') as sums, current_setting('fsync') as sync`,
+      `select current_setting('listen_addresses') as addresses, current_setting('data_checksums') as sums,
+         current_setting('fsync') as sync, current_setting('default_statistics_target') as statistics`,
     );
-    assert.deepEqual({ ...row }, { addresses: '', sums: 'on', sync: 'on' });
+    assert.deepEqual({ ...row }, { addresses: '', sums: 'on', sync: 'on', statistics: '25' });
   } finally {
     await server.stop();
     rmSync(dataDir, { recursive: true });
