@@ -1,6 +1,7 @@
 import { diskFolder } from '../packages/server/test/support/service.ts';
 import type { Figure } from './lib/figure.ts';
 import { machine } from './lib/machine.ts';
+import { watchOtherWork } from './lib/other-work.ts';
 import { table } from './lib/table.ts';
 import { openWorld } from './lib/world.ts';
 import type { World } from './lib/world.ts';
@@ -66,6 +67,7 @@ async function main(argv: string[]): Promise<number> {
   }, MAX_MS).unref();
   const isAsked = ([name]: [string, unknown]) => asked.length === 0 || asked.includes(name);
   const facts = machine(diskFolder);
+  const otherWork = watchOtherWork();
   const figures: Figure[] = [];
   for (const [name, measure] of Object.entries(alone).filter(isAsked)) {
     process.stderr.write(`${name} …\n`);
@@ -75,6 +77,8 @@ async function main(argv: string[]): Promise<number> {
   if (shared.length > 0) figures.push(...(await inWorld({}, (world) => all(shared, world))));
   const report = asJson ? `${JSON.stringify({ machine: facts, figures }, null, 2)}\n` : table(facts, figures);
   process.stdout.write(report);
+  const percent = Math.round(otherWork() * 100);
+  process.stderr.write(`Other work on the machine took about ${percent} % of its processors meanwhile.\n`);
   return 0;
 }
 
