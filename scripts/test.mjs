@@ -85,12 +85,13 @@ function count(shown) {
 
 async function runGroup(group) {
   const startedMs = Date.now();
+  // No option of V8 is among them: with one Node compiles its own code anew in every process, and the services and
+  // commands that the tests start could not use what a test process has compiled.
   const { isGood, end, text } = await run([
     '--test',
     '--test-isolation=none',
     `--test-timeout=${limitMs}`,
     '--test-reporter=spec',
-    '--expose-gc',
     ...group,
   ]);
   // Whole, one after the other: who reads it must not have to sort the lines of several.

@@ -28,18 +28,18 @@ export const operations: Operated[] = Object.entries(openapi.paths).flatMap(([te
   })),
 );
 
+/** An exact template goes before one that takes any path. Made once: every answer of the contract is looked up here. */
+const patterns = [...operations]
+  .sort((a, b) => Number(a.template.includes('{path}')) - Number(b.template.includes('{path}')))
+  .map((one) => ({
+    one,
+    pattern: new RegExp(`^${one.template.replace('{path}', '.*').replace(/\{\w+\}/g, '[^/]+')}$`),
+  }));
+
 /** The call that a request is one of. */
 export function findOperation(method: string, path: string): Operated | undefined {
   const bare = path.split('?')[0]!;
-  // An exact template goes before one that takes any path.
-  const ordered = [...operations].sort(
-    (a, b) => Number(a.template.includes('{path}')) - Number(b.template.includes('{path}')),
-  );
-  return ordered.find(
-    (one) =>
-      one.method === method &&
-      new RegExp(`^${one.template.replace('{path}', '.*').replace(/\{\w+\}/g, '[^/]+')}$`).test(bare),
-  );
+  return patterns.find(({ one, pattern }) => one.method === method && pattern.test(bare))?.one;
 }
 
 /** Text of a stack trace or of our insides, which no answer may hold. */
