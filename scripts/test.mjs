@@ -88,6 +88,7 @@ async function runGroup(group) {
   // No option of V8 is among them: with one Node compiles its own code anew in every process, and the services and
   // commands that the tests start could not use what a test process has compiled.
   const { isGood, end, text } = await run([
+    '--import=./packages/server/src/near-modules.mjs',
     '--test',
     '--test-isolation=none',
     `--test-timeout=${limitMs}`,

@@ -1,6 +1,7 @@
 // Plain JavaScript: the types of this file would be stripped before the compiled code of the last start is at hand, and
 // what strips them takes 18 MB and 80 ms of processor. Of all other files that code has none left.
 import './kept-tick.mjs';
+import './near-modules.mjs';
 import { enableCompileCache } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
 
