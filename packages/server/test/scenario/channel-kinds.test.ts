@@ -3,18 +3,20 @@ import { after, before, suite, test } from 'node:test';
 import type { IgnoreReason } from '../../src/domain/channel.ts';
 import { cases, hasCase, reasonWithout } from '../channels/fixtures/absent.ts';
 import { fixtures } from '../channels/fixtures/all.ts';
+import { address, smtpFixture } from '../channels/fixtures/mail.ts';
 import { brokenBodies, whenBroken } from '../channels/fixtures/broken.ts';
 import { kindOf, signed, wrongSecret, type Fixture, type Unsigned } from '../channels/fixtures/fixture.ts';
 import {
   everybody,
   kindSide,
   kindWorld,
+  said as numberedMessage,
   type KindSide,
   type KindWorld,
   type Stored,
 } from '../support/kind-world.ts';
 import { stormOfKinds } from '../support/kind-storm.ts';
-import { emptyId } from '../support/provider-apis.ts';
+import { emptyId, numberedMark } from '../support/provider-apis.ts';
 import { everythingStored } from '../support/stored-text.ts';
 import { until } from '../support/until.ts';
 
@@ -208,6 +210,40 @@ suite('over HTTP, through the running service', { concurrency: 3 }, () => {
       assert.deepEqual([side.repeats, side.strange], [0, []]);
     });
   }
+});
+
+test('email over the own listener for SMTP: each mail has one turn and one answer however often it is sent, what nobody waits for has none, and over HTTP nothing is taken', async () => {
+  const side = await kindSide(smtpFixture);
+  sides.set(smtpFixture, side);
+  const channelId = await world.channel(await world.agent('Mailed'), side, everybody(side));
+  const overHttp = await world.deliver(side, channelId, side.fixture.message({}));
+  assert.deepEqual([overHttp.status, overHttp.code], [401, 'signature_invalid']);
+  const ids = ['101', '102', '103', '104'];
+  const mails = ids.map((id) => String(numberedMessage(side, id).body));
+  // Its sender heard nothing, or it came through several servers.
+  const copies = await Promise.all([1, 2, 3, 4, 5].map(() => world.sendMails(address, mails)));
+  for (const heard of copies.flat()) assert.match(heard, /^250 /);
+  const others = Object.entries(side.fixture.ignored);
+  const ignored = await world.sendMails(
+    address,
+    others.map(([reason, { body }]) => String(body).replace('<q1@', `<${reason}@`)),
+  );
+  assert.ok(
+    ignored.every((heard) => heard.startsWith('250 ')),
+    ignored.join('\n'),
+  );
+  const [unknown] = await world.sendMails('nobody@berth.example', mails.slice(0, 1));
+  assert.match(unknown!, /^550 /);
+  await world.settled([channelId]);
+  const rows = await world.stored(channelId);
+  assert.deepEqual(of(rows), [
+    ...ids.map(() => ['email.received', 'done', null, 4]),
+    ...others.map(([reason]) => ['email.received', 'ignored', reason, 0]),
+  ]);
+  assert.equal(new Set(rows.flatMap(({ runId }) => runId ?? [])).size, ids.length);
+  assert.deepEqual(side.answers.map(({ to }) => to).sort(), ids.map((id) => side.api.to(id)).sort());
+  for (const id of ids) assert.ok(side.answersTo(id)[0]!.text.includes(numberedMark(id)), id);
+  assert.deepEqual([side.repeats, side.strange], [0, []]);
 });
 
 /** What the agent was told, and that what is kept of the request says nothing of what proved it. */

@@ -9,6 +9,7 @@ import {
   type Fixture,
   type Unsigned,
 } from '../channels/fixtures/fixture.ts';
+import { dialogue } from '../channels/smtp-dialogue.ts';
 import { serviceUrl, serviceKeys, strangerKeys, teamsClaims, token } from '../channels/fixtures/tokens.ts';
 import type { InboundRequest } from '../../src/domain/ports/channel.ts';
 import type { Database } from '../../src/store/database.ts';
@@ -135,6 +136,8 @@ export interface KindWorld {
   /** Signs it now and delivers it. */
   deliver(side: KindSide, channelId: string, unsigned: Unsigned): Promise<Heard>;
   send(side: KindSide, channelId: string, request: InboundRequest): Promise<Heard>;
+  /** Mails over one connection to the service's own listener; what it says at the end of each. */
+  sendMails(to: string, mails: string[]): Promise<string[]>;
   /** As a provider that tries again until it is taken. */
   deliverUntilTaken(side: KindSide, channelId: string, unsigned: Unsigned): Promise<void>;
   /** The events of a channel, the oldest first. */
@@ -151,6 +154,7 @@ export async function kindWorld(): Promise<KindWorld> {
       BERTH_ALLOW_PRIVATE_NETWORKS: '127.0.0.0/8',
       BERTH_LEASE_SECONDS: '2',
       BERTH_RATE_LIMIT: '100000/60',
+      BERTH_SMTP_PORT: '0',
     },
   });
   const sockets = new Agent({ keepAlive: true, maxSockets: 64 });
@@ -196,6 +200,28 @@ export async function kindWorld(): Promise<KindWorld> {
         if (headers.has('content-length')) sent.flushHeaders();
         else sent.end(body);
       });
+    },
+    async sendMails(to, mails) {
+      // The service tells the port that it has got, with each start another one.
+      const port = [...service.logs().matchAll(/Mail is taken over SMTP\..*?"port":\s*(\d+)/g)].at(-1)?.[1];
+      const peer = await dialogue(Number(port));
+      const heard: string[] = [];
+      await peer.hello();
+      for (const mail of mails) {
+        await peer.say('MAIL FROM:<ada@example.com>');
+        const taken = await peer.say(`RCPT TO:<${to}>`);
+        if (!taken.startsWith('250')) {
+          heard.push(taken);
+          await peer.say('RSET');
+          continue;
+        }
+        await peer.say('DATA');
+        peer.write(mail);
+        heard.push(await peer.say('.'));
+      }
+      await peer.say('QUIT');
+      peer.close();
+      return heard;
     },
     async deliverUntilTaken(side, channelId, unsigned) {
       for (;;) {

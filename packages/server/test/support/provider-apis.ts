@@ -342,6 +342,7 @@ export const numberedMark = md5;
 
 const mails: Record<string, ProviderApi> = {
   'email, raw MIME': resend,
+  'email, over SMTP': resend,
   'email, Postmark': postmark,
   'email, Mailgun': mailgun,
   'email, SendGrid': sendgrid,
