@@ -27,6 +27,11 @@ export interface TaskQuery extends PageQuery {
 export interface A2aService {
   /** The conversation that a context id names; one that is to begin (`SendInput.mayBegin`) when there is none. */
   resolveContext(p: Principal, agentId: string, contextId: string): Promise<string>;
+  /**
+   * What the context id named when it was looked for last here; null = look for it. Nothing is asked, so that the
+   * conversation may be no more: who does not find it looks again by `resolveContext`.
+   */
+  knownContext(p: Principal, agentId: string, contextId: string): string | null;
   /** Null: no context of this agent is called so. */
   findContext(p: Principal, agentId: string, contextId: string): Promise<string | null>;
   /** The ids by which clients call conversations, of those that have one. Check before that they are the caller's. */

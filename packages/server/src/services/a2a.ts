@@ -1,4 +1,5 @@
 import type { Box } from '../domain/box.ts';
+import { canSeeAgent } from '../domain/access.ts';
 import { DomainError, invalid, notFound } from '../domain/errors.ts';
 import { isId, newId } from '../domain/ids.ts';
 import { limits } from '../domain/limits.ts';
@@ -13,6 +14,7 @@ import type { AgentStore } from '../store/agents.ts';
 import type { Database } from '../store/database.ts';
 import type { A2aService, PushConfig } from './a2a-api.ts';
 import type { PushTargets } from './a2a-push-targets.ts';
+import { createKnownContexts } from './known-contexts.ts';
 import { visibleAgent } from './visible-agent.ts';
 import { visibleRun } from './visible-conversation.ts';
 
@@ -30,6 +32,7 @@ export interface A2aDependencies {
 /** What A2A has beside the runs, conversations and events that it is a view of. */
 export function createA2a(deps: A2aDependencies): Omit<A2aService, 'signCard' | 'publicKeys'> {
   const { db, agents, tasks, pushes, box, cursors, targets } = deps;
+  const known = createKnownContexts();
 
   const shown = (row: PushConfigRow): PushConfig => {
     const secret = JSON.parse(box.open(row, pushConfigContext(row.id)).toString()) as PushConfig['secret'];
@@ -47,8 +50,13 @@ export function createA2a(deps: A2aDependencies): Omit<A2aService, 'signCard' | 
       requireStorable('contextId', contextId);
       await visibleAgent(agents, p, agentId);
       const found = await tasks.findContext(agentId, contextId, isId(contextId) ? contextId : null);
-      return found ?? tasks.putContext(agentId, contextId, newId());
+      const conversationId = found ?? (await tasks.putContext(agentId, contextId, newId()));
+      known.put(agentId, contextId, conversationId);
+      return conversationId;
     },
+
+    knownContext: (p, agentId, contextId) =>
+      canSeeAgent(p, { id: agentId, orgId: p.orgId }) ? known.get(agentId, contextId) : null,
 
     async findContext(p, agentId, contextId) {
       await visibleAgent(agents, p, agentId);

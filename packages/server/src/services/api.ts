@@ -336,8 +336,17 @@ export interface EventsService {
     after: number,
     limit: number,
   ): Promise<{ events: ConversationEvent[]; hasMore: boolean }>;
-  /** Everything after `after`, then what comes. Rejects before the first write when not visible. Returns a stop. */
-  follow(p: Principal, scope: EventScope, after: number, sink: EventSink): Promise<() => void>;
+  /**
+   * Everything after `after`, then what comes. Rejects before the first write when not visible. Returns a stop.
+   * `isPatient`: what comes is not shown as it comes, so that pieces of texts are written with what comes next.
+   */
+  follow(
+    p: Principal,
+    scope: EventScope,
+    after: number,
+    sink: EventSink,
+    isPatient?: boolean,
+  ): Promise<() => void>;
 }
 
 export interface RateVerdict {

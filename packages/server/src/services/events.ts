@@ -60,7 +60,7 @@ export function createEvents(deps: {
       return { events: events.slice(0, limit), hasMore: !isAll || events.length > limit };
     },
 
-    async follow(p, scope, after, sink) {
+    async follow(p, scope, after, sink, isPatient = false) {
       const runId = 'runId' in scope ? scope.runId : null;
       const from = (runId !== null && justAccepted(p, runId)) || (await place(p, scope, after));
       if (from === null) {
@@ -73,6 +73,7 @@ export function createEvents(deps: {
         {
           conversationId,
           runId,
+          isPatient,
           after: Math.max(after, from.after),
           opening: after <= from.after ? from.opening : [],
           read: (cursor) => eventsWithin(db, { conversationId }, cursor, PAGE, PAGE_BYTES),

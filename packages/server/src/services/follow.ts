@@ -7,6 +7,8 @@ export interface FollowSource {
   /** Set: only this run's events, and the end after the one that ends it. */
   runId: string | null;
   after: number;
+  /** The sink shows nobody what comes meanwhile (`Hub.subscribe`). */
+  isPatient: boolean;
   /** What is known to follow the cursor, up to the end of the log: then the log needs no reading at first. */
   opening: ConversationEvent[];
   /** Oldest first, of the whole conversation. */
@@ -31,7 +33,7 @@ export function follow(
   let isStopped = false;
   let isReading = false;
   let isStale = source.opening.length === 0;
-  const stopListening = hub.subscribe(source.conversationId, onEvents);
+  const stopListening = hub.subscribe(source.conversationId, onEvents, source.isPatient);
   const stopDraining = hub.onDrain(end);
 
   function stop(): void {

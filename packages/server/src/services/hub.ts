@@ -8,8 +8,11 @@ export interface Hub {
   publish(conversationId: string, events: ConversationEvent[]): void;
   /** Tells the followers of a conversation (null = of all) to read the log. */
   stale(conversationId: string | null): void;
-  subscribe(conversationId: string, listener: HubListener): () => void;
-  /** Whether somebody follows: then deltas are written sooner. */
+  /** `isPatient`: it only waits for how things end, so that nothing is written sooner for it. */
+  subscribe(conversationId: string, listener: HubListener, isPatient?: boolean): () => void;
+  /** Whether somebody follows, patient or not. */
+  isFollowed(conversationId: string): boolean;
+  /** Whether somebody reads along: then deltas are written sooner. */
   isWatched(conversationId: string): boolean;
   /** Every listener that is subscribed now; used to end streams when the service drains. */
   onDrain(listener: () => void): () => void;
@@ -18,6 +21,8 @@ export interface Hub {
 
 export function createHub(): Hub {
   const listeners = new Map<string, Set<HubListener>>();
+  /** How many of a conversation's listeners are not patient. */
+  const watchers = new Map<string, number>();
   const drains = new Set<() => void>();
   return {
     publish(conversationId, events) {
@@ -28,16 +33,22 @@ export function createHub(): Hub {
       const sets = conversationId === null ? [...listeners.values()] : [listeners.get(conversationId) ?? []];
       for (const set of sets) for (const listener of set) listener(null);
     },
-    subscribe(conversationId, listener) {
+    subscribe(conversationId, listener, isPatient = false) {
       const set = listeners.get(conversationId) ?? new Set();
       listeners.set(conversationId, set);
       set.add(listener);
+      if (!isPatient) watchers.set(conversationId, (watchers.get(conversationId) ?? 0) + 1);
       return () => {
-        set.delete(listener);
+        if (!set.delete(listener)) return;
         if (set.size === 0 && listeners.get(conversationId) === set) listeners.delete(conversationId);
+        if (isPatient) return;
+        const others = watchers.get(conversationId)! - 1;
+        if (others === 0) watchers.delete(conversationId);
+        else watchers.set(conversationId, others);
       };
     },
-    isWatched: (conversationId) => listeners.has(conversationId),
+    isFollowed: (conversationId) => listeners.has(conversationId),
+    isWatched: (conversationId) => watchers.has(conversationId),
     onDrain(listener) {
       drains.add(listener);
       return () => drains.delete(listener);

@@ -17,7 +17,7 @@ export function createPublish(hub: Hub, doorbell: Doorbell): Publish {
   const listeners: ((conversationId: string) => void)[] = [];
   const publish: Publish = ({ conversationId, runId }, events, firstSeq, at) => {
     if (events.length === 0) return;
-    if (hub.isWatched(conversationId)) {
+    if (hub.isFollowed(conversationId)) {
       hub.publish(
         conversationId,
         events.map((body, index) => ({ ...body, conversationId, runId, seq: firstSeq + index, at })),

@@ -18,16 +18,18 @@ async function read(
   scope: EventScope,
   after = 0,
   room = Infinity,
+  isPatient = false,
 ): Promise<Reader> {
   const reader: Reader = { events: [], ended: false, stop: () => {} };
-  reader.stop = await replica.events.follow(owner, scope, after, {
-    write(events) {
+  const sink = {
+    write(events: ConversationEvent[]) {
       reader.events.push(...events);
       return reader.events.length < room;
     },
     drained: () => Promise.resolve(),
     end: () => void (reader.ended = true),
-  });
+  };
+  reader.stop = await replica.events.follow(owner, scope, after, sink, isPatient);
   return reader;
 }
 
@@ -132,6 +134,41 @@ test('a stream of a run has only its events, and one of a run that is over ends 
   const behind = await read(replica, owner, { runId: second.runId }, live.events.at(-1)!.seq);
   assert.ok(behind.ended);
   assert.deepEqual(behind.events, []);
+});
+
+test('who waits for the end alone is told everything, and no text is written sooner for it', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  let door = gate();
+  const replica = await world.replica({
+    async script(turn) {
+      await door.opened;
+      turn.onUpdate({ kind: 'text', text: 'one ' });
+      turn.onUpdate({ kind: 'text', text: 'two' });
+      return { outcome: 'completed' };
+    },
+  });
+  for (const [isPatient, pieces] of [
+    [true, ['one two']],
+    [false, ['one ', 'two']],
+  ] as const) {
+    door = gate();
+    const { conversationId, runId } = await replica.runs.send(owner, send('go', { agentId }));
+    const reader = await read(replica, owner, { runId }, 0, Infinity, isPatient);
+    const passing = await read(replica, owner, { runId });
+    passing.stop();
+    passing.stop();
+    assert.equal(replica.life.isWatched(conversationId), !isPatient);
+    door.open();
+    await until('the run has ended', () => reader.ended);
+    assert.deepEqual(
+      reader.events.flatMap((event) => (event.type === 'message.delta' ? [event.data.text] : [])),
+      pieces,
+    );
+    assert.deepEqual(seqs(reader.events), seqs(await world.log(conversationId)));
+    assert.equal(replica.life.isWatched(conversationId), false);
+  }
 });
 
 test('a drain ends all streams, and a full sink is let go', async (t) => {

@@ -212,6 +212,27 @@ test('contexts: an id of the client is kept, joins its messages, and never becom
   );
 });
 
+test('contexts: one whose conversation was deleted begins anew by its id, also when it was in use a moment before', async () => {
+  const conversationOf = async (contextId: string) => {
+    const { task } = (await world.rpc('SendMessage', { message: message('one', { contextId }) })).result;
+    assert.equal(task.contextId, contextId);
+    const { body } = await world.service.api('GET', `/v1/runs/${task.id}`);
+    return body.run.conversationId as string;
+  };
+  const begun = (await world.rpc('SendMessage', { message: message('one') })).result.task.contextId as string;
+  for (const contextId of [`a name ${randomUUID()}`, randomUUID(), begun]) {
+    const conversations = new Set<string>();
+    for (let round = 0; round < 3; round += 1) {
+      const conversationId = await conversationOf(contextId);
+      assert.equal(await conversationOf(contextId), conversationId);
+      conversations.add(conversationId);
+      const deleted = await world.service.api('DELETE', `/v1/conversations/${conversationId}`);
+      assert.equal(deleted.status, 204, deleted.text);
+    }
+    assert.equal(conversations.size, 3);
+  }
+});
+
 test('a permission is answered by the words of its options, and anything else changes nothing', async () => {
   const asked = (await world.rpc('SendMessage', { message: message('permission') })).result.task;
   const answer = (text: string) => world.rpc('SendMessage', { message: message(text, { taskId: asked.id }) });

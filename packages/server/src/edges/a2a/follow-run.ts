@@ -5,6 +5,12 @@ import type { Principal } from '../../domain/nouns.ts';
 /** So many events wait for a slow reader; then the log is read again from where it is. */
 const maxWaiting = 1_000;
 
+/** `waitMs`: it ends after this time. `isPatient`: nobody is shown what comes as it comes (`EventsService.follow`). */
+export interface Patience {
+  waitMs?: number;
+  isPatient?: boolean;
+}
+
 /**
  * The events of a run after `after`, in batches as they come, until its end, the abort, or the service's shutdown. Not
  * more than a few are held: a reader that is slow reads from the log.
@@ -15,24 +21,34 @@ export async function* followRun(
   runId: string,
   after: number,
   signal: AbortSignal,
+  { waitMs, isPatient = false }: Patience = {},
 ): AsyncGenerator<ConversationEvent[], void, undefined> {
   let cursor = after;
-  while (!signal.aborted) {
-    const queue = new Queue();
-    const onAbort = () => queue.end();
-    signal.addEventListener('abort', onAbort, { once: true });
-    const stop = await events.follow(caller, { runId }, cursor, queue);
-    try {
-      for (let batch = await queue.next(); batch !== null; batch = await queue.next()) {
-        cursor = batch.at(-1)!.seq;
-        yield batch;
-        if (signal.aborted) return;
+  let isOver = signal.aborted;
+  let queue = new Queue();
+  const end = () => {
+    isOver = true;
+    queue.end();
+  };
+  signal.addEventListener('abort', end, { once: true });
+  const timer = waitMs === undefined ? undefined : setTimeout(end, waitMs);
+  try {
+    for (; !isOver; queue = new Queue()) {
+      const stop = await events.follow(caller, { runId }, cursor, queue, isPatient);
+      try {
+        for (let batch = await queue.next(); batch !== null; batch = await queue.next()) {
+          cursor = batch.at(-1)!.seq;
+          yield batch;
+          if (isOver) return;
+        }
+      } finally {
+        stop();
       }
-    } finally {
-      signal.removeEventListener('abort', onAbort);
-      stop();
+      if (!queue.wasFull) return;
     }
-    if (!queue.wasFull) return;
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', end);
   }
 }
 

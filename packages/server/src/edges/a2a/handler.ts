@@ -15,7 +15,7 @@ import type {
 import type { A2ARequestHandler } from '@a2a-js/sdk/server';
 import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
-import type { Run } from '../../domain/nouns.ts';
+import type { Agent, Run } from '../../domain/nouns.ts';
 import { isTerminal } from '../../domain/nouns.ts';
 import { answerTo } from './answers.ts';
 import { canonicalJson } from './canonical-json.ts';
@@ -23,14 +23,22 @@ import { agentCard, extendedCard } from './card.ts';
 import { malformed } from './guard.ts';
 import { TaskNotCancelableError, UnsupportedOperationError } from './errors.ts';
 import { followRun } from './follow-run.ts';
+import type { Patience } from './follow-run.ts';
 import { taskFilter } from './list-filter.ts';
 import { readParts } from './parts.ts';
+import { sendInContext } from '../hosts/send-in-context.ts';
 import { PushOperations, readPushConfig } from './push-operations.ts';
 import type { TaskCall } from './push-operations.ts';
 import { TaskView } from './task-view.ts';
 import type { Version } from './versions.ts';
 
 const PAGE = 500;
+
+/** Of agents as they were read, with what else a card is made of. */
+const cards = new WeakMap<
+  Agent,
+  Pick<TaskCall, 'origin' | 'grpcTarget' | 'a2aCapabilities'> & { card: AgentCard }
+>();
 
 /** A task that a message went to, and whether what it was before is in it already. */
 interface Begun {
@@ -52,8 +60,18 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     this.#signal = signal;
   }
 
+  /** The SDK's layers look at it with each call. Agents are known as one object for a while. */
   async getAgentCard(): Promise<AgentCard> {
-    return agentCard(this.call);
+    const { agent, origin, grpcTarget, a2aCapabilities } = this.call;
+    const known = cards.get(agent);
+    const isSame =
+      known?.origin === origin &&
+      known.grpcTarget === grpcTarget &&
+      known.a2aCapabilities === a2aCapabilities;
+    if (isSame) return known.card;
+    const card = agentCard(this.call);
+    cards.set(agent, { origin, grpcTarget, a2aCapabilities, card });
+    return card;
   }
 
   async getAuthenticatedExtendedAgentCard(): Promise<AgentCard> {
@@ -66,9 +84,8 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     const { view } = await this.#begin(params, !returnImmediately);
     const isDone = () => (returnImmediately ? view.seq > 0 : view.isTerminal || view.isInterrupted);
     if (!isDone()) {
-      const late = AbortSignal.timeout(limits.waitMaxSeconds * 1000);
-      const signal = AbortSignal.any([this.#signal, late]);
-      for await (const batch of this.#follow(view, signal)) {
+      const patience = { waitMs: limits.waitMaxSeconds * 1000, isPatient: true };
+      for await (const batch of this.#follow(view, patience)) {
         for (const event of batch) view.apply(event);
         if (isDone()) break;
       }
@@ -147,7 +164,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
 
   /** What comes, until the task ends or waits for its client. */
   async *#updates(view: TaskView): AsyncGenerator<StreamResponse, void, undefined> {
-    for await (const batch of this.#follow(view, this.#signal)) {
+    for await (const batch of this.#follow(view)) {
       for (const event of batch) {
         for (const response of view.apply(event)) {
           this.seq = event.seq;
@@ -158,9 +175,9 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     }
   }
 
-  #follow(view: TaskView, signal: AbortSignal) {
+  #follow(view: TaskView, patience: Patience = {}) {
     const { services, caller } = this.call;
-    return followRun(services.events, caller, view.taskId, view.seq, signal);
+    return followRun(services.events, caller, view.taskId, view.seq, this.#signal, patience);
   }
 
   /** `isFollowed`: the answer goes on until the task has ended or asks, in one piece or as a stream. */
@@ -190,18 +207,13 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     const { services, caller, agent } = this.call;
     const { text, others } = readParts(message.parts);
     const { contextId } = message;
-    const conversationId =
-      contextId === '' ? null : await services.a2a.resolveContext(caller, agent.id, contextId);
     const requestHash = this.#nameOf(message, agent.id, isFollowed);
-    const metadata = message.metadata ?? params.metadata ?? null;
-    const accepted = await services.runs.send(caller, {
+    const accepted = await sendInContext(services, caller, contextId, {
       agentId: agent.id,
-      conversationId,
-      mayBegin: conversationId !== null,
       content: text,
       parts: others,
       clientMessageId: message.messageId,
-      metadata,
+      metadata: message.metadata ?? params.metadata ?? null,
       onBusy: 'enqueue',
       source: 'a2a',
       idempotency: { key: `a2a:${requestHash}`, requestHash },

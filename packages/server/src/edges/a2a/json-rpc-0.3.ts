@@ -14,7 +14,7 @@ export async function legacyRpc(call: HostCall, request: RpcRequest): Promise<Re
   const { id, method, params } = request;
   checkLegacyParams(method, params);
   const stop = new AbortController();
-  const handler = new TaskHandler(call, '0.3', AbortSignal.any([call.gone(), stop.signal]));
+  const handler = new TaskHandler(call, '0.3', call.gone(stop));
   const transport = new LegacyJsonRpcTransportHandler(legacyHandler(handler, call.requestId));
   const answer = await transport.handle({ jsonrpc: '2.0', id, method, params }, new ServerCallContext());
   if (!(Symbol.asyncIterator in answer)) return rpcAnswer(call, answer);

@@ -148,7 +148,7 @@ async function dispatch(call: HostCall, { id, method, params }: RpcRequest): Pro
   if (params !== undefined && !isRecord(params))
     throw rpcError(A2A_ERROR_CODE.INVALID_PARAMS, 'params must be an object.');
   const stop = new AbortController();
-  const handler = new TaskHandler(call, '1.0', AbortSignal.any([call.gone(), stop.signal]));
+  const handler = new TaskHandler(call, '1.0', call.gone(stop));
   if (operation)
     return rpcAnswer(call, { jsonrpc: '2.0', id, result: await operation(handler, params ?? {}) });
   let responses: AsyncGenerator<StreamResponse, void, undefined>;

@@ -39,7 +39,7 @@ export async function legacyRest(call: HostCall, path: string): Promise<Response
     allowed.add(method);
     if (method !== call.method) continue;
     const stop = new AbortController();
-    const handler = new TaskHandler(call, '0.3', AbortSignal.any([call.gone(), stop.signal]));
+    const handler = new TaskHandler(call, '0.3', call.gone(stop));
     const transport = new LegacyRestTransportHandler(legacyHandler(handler, call.requestId));
     const context = new ServerCallContext();
     return run({ call, handler, transport, context, ids: match.slice(1).map(decode), stop });

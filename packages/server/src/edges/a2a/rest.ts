@@ -75,7 +75,7 @@ async function handle(call: HostCall): Promise<Response> {
       );
     }
     const stop = new AbortController();
-    const handler = new TaskHandler(call, '1.0', AbortSignal.any([call.gone(), stop.signal]));
+    const handler = new TaskHandler(call, '1.0', call.gone(stop));
     const query = Object.fromEntries(new URLSearchParams(call.query));
     return await found.route.run({ handler, call, ids: found.ids, query, stop });
   } catch (error) {

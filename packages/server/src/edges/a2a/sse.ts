@@ -25,7 +25,7 @@ export async function streamAnswer(
         try {
           for (let item = first; !item.done && !isStopped; item = await items.next()) {
             sink.raw(frameOf(item.value));
-            await sink.drained();
+            if (sink.isFull) await sink.drained();
           }
         } catch (error) {
           sink.raw(onError(error));

@@ -4,6 +4,7 @@ import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Question } from '../../domain/questions.ts';
 import type { RunResponse } from '../../services/api.ts';
+import { sendInContext } from '../hosts/send-in-context.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
 import { invalidRequest, validate } from '../http/validate.ts';
 import { readInput, textOf } from './messages.ts';
@@ -27,12 +28,10 @@ export async function createRun(call: HostCall): Promise<Response> {
           'is of a session that is not here, and what it names is not fetched, from this server neither; send the messages as input',
       },
     ]);
-  const accepted = await services.runs.send(caller, {
+  // An id of a client names a session of this agent alone, so that whether another agent has it cannot be told.
+  const accepted = await sendInContext(services, caller, sessionId ?? '', {
     ...readInput(body.input),
     agentId: agent.id,
-    // An id of a client names a session of this agent alone, so that whether another agent has it cannot be told.
-    conversationId: sessionId && (await services.a2a.resolveContext(caller, agent.id, sessionId)),
-    mayBegin: true,
     onBusy: 'enqueue',
     source: 'agent-communication',
     idempotency: null,
@@ -121,19 +120,18 @@ async function settled(call: HostCall, story: RunStory, runId: string, after: nu
   await new Promise<void>((resolve, reject) => {
     timer = setTimeout(resolve, limits.waitMaxSeconds * 1000);
     call.gone().addEventListener('abort', () => resolve());
-    services.events
-      .follow(caller, { runId }, after, {
-        write(events) {
-          for (const event of events) {
-            story.take(event);
-            if (isEnd(event)) resolve();
-          }
-          return true;
-        },
-        drained: () => Promise.resolve(),
-        end: () => resolve(),
-      })
-      .then((made) => (stop = made), reject);
+    const sink = {
+      write(events: ConversationEvent[]) {
+        for (const event of events) {
+          story.take(event);
+          if (isEnd(event)) resolve();
+        }
+        return true;
+      },
+      drained: () => Promise.resolve(),
+      end: () => resolve(),
+    };
+    services.events.follow(caller, { runId }, after, sink, true).then((made) => (stop = made), reject);
   });
   clearTimeout(timer);
   stop();

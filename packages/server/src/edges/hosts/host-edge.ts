@@ -92,8 +92,8 @@ export interface PublicCall extends AnyCall {
   bytes(maxBytes?: number): Promise<Buffer>;
   /** An answer that somebody else made, such as an SDK, with the fields of `head` that it has not. */
   adopt(response: Response): Response;
-  /** Aborted when the client has gone away. */
-  gone(): AbortSignal;
+  /** Aborted when the client has gone away. `controller`: this one is, else one of its own. */
+  gone(controller?: AbortController): AbortSignal;
 }
 
 export interface HostCall extends PublicCall {

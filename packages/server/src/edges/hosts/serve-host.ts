@@ -9,6 +9,7 @@ import type { Caller } from '../../services/api.ts';
 import type { Head } from '../http/answer.ts';
 import { newHead } from '../http/answer.ts';
 import { readBody, readJsonBody } from '../http/body.ts';
+import { abortWhenGone } from '../http/gone.ts';
 import type { Edge } from '../http/edge.ts';
 import { errorResponse, errorResponseAs, presentable } from '../http/errors.ts';
 import { admitKey } from '../http/gate.ts';
@@ -143,12 +144,7 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
     json: ({ maxBytes, mediaTypes, onRead } = {}) => readJsonBody(c, maxBytes, mediaTypes, onRead),
     bytes: (maxBytes = limits.bodyBytes) => readBody(c, maxBytes),
     adopt: (response) => adopt(response, head),
-    gone() {
-      const controller = new AbortController();
-      if (outgoing?.destroyed) controller.abort();
-      else outgoing?.once('close', () => controller.abort());
-      return controller.signal;
-    },
+    gone: (controller = new AbortController()) => abortWhenGone(outgoing, controller),
   };
 }
 

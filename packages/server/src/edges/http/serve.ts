@@ -8,6 +8,7 @@ import { readJsonBody } from './body.ts';
 import type { Edge } from './edge.ts';
 import { errorResponse, presentable } from './errors.ts';
 import { admit } from './gate.ts';
+import { abortWhenGone } from './gone.ts';
 import { idempotencyKey, requestHash, store, storeRefusal } from './idempotency.ts';
 import type { RouteStats } from './metrics.ts';
 import { paramInfo, readParam } from './params.ts';
@@ -138,12 +139,7 @@ function makeCall(
     header: (lowerName) => header(c, lowerName),
     isHead: c.req.raw.method === 'HEAD',
     canStream: outgoing !== undefined && c.req.raw.method !== 'HEAD',
-    gone() {
-      const controller = new AbortController();
-      if (outgoing?.destroyed) controller.abort();
-      else outgoing?.once('close', () => controller.abort());
-      return controller.signal;
-    },
+    gone: () => abortWhenGone(outgoing, new AbortController()),
     upload: () => uploadOf(c),
     download: (status, headers, content) => sendBytes(c, head, status, headers, content),
     streamText(begin) {

@@ -12,9 +12,14 @@ export type EventFrame = (event: ConversationEvent) => string;
 
 /** Where the events of the log go, and text of any other kind. */
 export interface StreamSink extends EventSink, TextSink {
-  /** Text of the stream as it is. */
+  /** Text of the stream as it is. What comes within one turn of the event loop leaves together. */
   raw(text: string): void;
+  /** So much waits that whoever can wait does: until `drained`. */
+  readonly isFull: boolean;
 }
+
+/** More than this is not held back for the end of the turn of the event loop. */
+const FULL_BYTES = 64 * 1024;
 
 export interface StreamOptions {
   heartbeatMs: number;
@@ -137,6 +142,10 @@ class Stream implements StreamSink {
     if (this.#closed) return;
     this.#pending += text;
     this.#flushSoon();
+  }
+
+  get isFull(): boolean {
+    return this.#response.writableNeedDrain || this.#pending.length > FULL_BYTES;
   }
 
   send(event: string, data: unknown, id?: string): boolean {

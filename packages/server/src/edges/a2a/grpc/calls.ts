@@ -8,6 +8,7 @@ import type {
 } from '@grpc/grpc-js';
 import { a2aCapabilities } from '../../../domain/a2a-capabilities.ts';
 import type { Edge } from '../../http/edge.ts';
+import { clientGone } from '../../http/gone.ts';
 import { agentUrl, grpcTarget } from '../../present/agent.ts';
 import { RequestMalformedError, VersionNotSupportedError } from '../errors.ts';
 import { mapErrors } from '../legacy-handler.ts';
@@ -57,8 +58,9 @@ export function addCalls(
   ): Promise<void> {
     const admitted = admittedOf(call.metadata);
     const stop = new AbortController();
-    call.once('cancelled', () => stop.abort());
-    if (call.cancelled || isStopping) stop.abort();
+    // It is told after each call, also after one that was answered.
+    call.once('cancelled', () => stop.abort(clientGone));
+    if (call.cancelled || isStopping) stop.abort(clientGone);
     open.add(stop);
     let bytes: Buffer | null = null;
     let ended: Ended | null = null;
@@ -120,15 +122,26 @@ async function unary(
   context: Context,
 ): Promise<Buffer> {
   const { request, metadata, operations, told } = prepare(binding, method, call, context, async () => {});
-  call.sendMetadata(headOf(context.admitted));
   const ignored = () => undefined;
-  const value = await new Promise((resolve, reject) => {
-    const answer = (status: StatusObject | null, value: unknown) =>
-      status ? reject(told(status)) : resolve(value);
-    const sdkCall = { request, metadata, sendMetadata: ignored, write: ignored, emit: ignored, end: ignored };
-    operations[name]!(sdkCall, answer);
-  });
-  return method.responseSerialize(value);
+  try {
+    const value = await new Promise((resolve, reject) => {
+      const answer = (status: StatusObject | null, value: unknown) =>
+        status ? reject(told(status)) : resolve(value);
+      const sdkCall = {
+        request,
+        metadata,
+        sendMetadata: ignored,
+        write: ignored,
+        emit: ignored,
+        end: ignored,
+      };
+      operations[name]!(sdkCall, answer);
+    });
+    return method.responseSerialize(value);
+  } finally {
+    // It leaves with the answer, in one write.
+    call.sendMetadata(headOf(context.admitted));
+  }
 }
 
 async function stream(
