@@ -1,5 +1,6 @@
 import { DomainError, notFound } from '../../domain/errors.ts';
 import type { HostCall, HostMount } from '../hosts/host-edge.ts';
+import { jsonAnswer } from '../hosts/json-answer.ts';
 import { parseQuery } from '../http/query.ts';
 import { statusOf } from '../http/status.ts';
 import { validate } from '../http/validate.ts';
@@ -13,7 +14,7 @@ type Handler = (call: HostCall, params: string[]) => Promise<Response>;
 
 /** All operations of the Agent Communication Protocol 0.2, by path; each with its methods. */
 export const communicationRoutes: [path: RegExp, methods: Record<string, Handler>][] = [
-  [/^\/ping$/, { GET: async (call) => call.adopt(Response.json({})) }],
+  [/^\/ping$/, { GET: async (call) => jsonAnswer(call, {}) }],
   [/^\/agents$/, { GET: async (call) => listAgents(call) }],
   [/^\/agents\/([^/]+)$/, { GET: async (call, [name]) => getAgent(call, name!) }],
   [/^\/runs$/, { POST: async (call) => createRun(call) }],
@@ -36,7 +37,7 @@ export function agentCommunicationMount(): HostMount {
     name: 'agent-communication',
     owns: (path) => communicationRoutes.some(([pattern]) => pattern.test(path)),
     isPublic: (method, path) => method === 'GET' && path === '/ping',
-    handlePublic: async (call) => call.adopt(Response.json({})),
+    handlePublic: async (call) => jsonAnswer(call, {}),
     async handle(call) {
       const [pattern, methods] = communicationRoutes.find(([one]) => one.test(call.path))!;
       const handler = methods[call.method === 'HEAD' ? 'GET' : call.method];
@@ -75,12 +76,12 @@ function decode(text: string): string {
 
 function listAgents(call: HostCall): Response {
   const { limit, offset } = validate(agentsQuery, parseQuery(call.query), 'query');
-  return call.adopt(Response.json({ agents: [manifest(call)].slice(offset, offset + limit) }));
+  return jsonAnswer(call, { agents: [manifest(call)].slice(offset, offset + limit) });
 }
 
 function getAgent(call: HostCall, name: string): Response {
   requireName(call, name);
-  return call.adopt(Response.json(manifest(call)));
+  return jsonAnswer(call, manifest(call));
 }
 
 function manifest({ agent, origin }: HostCall) {

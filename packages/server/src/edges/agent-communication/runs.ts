@@ -6,6 +6,7 @@ import type { Question } from '../../domain/questions.ts';
 import type { RunResponse } from '../../services/api.ts';
 import { sendInContext } from '../hosts/send-in-context.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
+import { jsonAnswer } from '../hosts/json-answer.ts';
 import { invalidRequest, validate } from '../http/validate.ts';
 import { readInput, textOf } from './messages.ts';
 import { nameOf, requireName } from './names.ts';
@@ -42,7 +43,7 @@ export async function createRun(call: HostCall): Promise<Response> {
 
 /** `GET /runs/{run_id}` */
 export async function getRun(call: HostCall, runId: string): Promise<Response> {
-  return call.adopt(Response.json(await currentRun(call, runId)));
+  return jsonAnswer(call, await currentRun(call, runId));
 }
 
 /** `GET /runs/{run_id}/events` */
@@ -51,7 +52,7 @@ export async function listRunEvents(call: HostCall, runId: string): Promise<Resp
   const story = await storyOf(call, { ...run, runId });
   const events = [];
   for await (const event of logOf(call, runId)) events.push(...story.take(event));
-  return call.adopt(Response.json({ events }));
+  return jsonAnswer(call, { events });
 }
 
 /** `POST /runs/{run_id}/cancel` */
@@ -59,7 +60,7 @@ export async function cancelRun(call: HostCall, runId: string): Promise<Response
   const { status } = await call.services.runs.cancel(call.caller, runId);
   const run = await currentRun(call, runId);
   const isGoing = status === 'running' || status === 'queued' || status === 'awaiting_input';
-  return call.adopt(Response.json(isGoing ? { ...run, status: 'cancelling' } : run, { status: 202 }));
+  return jsonAnswer(call, isGoing ? { ...run, status: 'cancelling' } : run, 202);
 }
 
 /** `POST /runs/{run_id}` */
@@ -90,7 +91,7 @@ async function answer(
   after: number,
 ): Promise<Response> {
   const { services, caller } = call;
-  if (mode === 'async') return call.adopt(Response.json(await currentRun(call, runId), { status: 202 }));
+  if (mode === 'async') return jsonAnswer(call, await currentRun(call, runId), 202);
   if (mode === 'stream' && call.canStream) {
     return call.stream(
       () => '',
@@ -109,7 +110,7 @@ async function answer(
     );
   }
   const run = await settled(call, story, runId, after);
-  return call.adopt(Response.json(run, { status: story.isSettled ? 200 : 202 }));
+  return jsonAnswer(call, run, story.isSettled ? 200 : 202);
 }
 
 /** Resolves when the run has ended, asks, or takes longer than a request may. */

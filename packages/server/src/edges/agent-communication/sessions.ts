@@ -1,6 +1,7 @@
 import { notFound } from '../../domain/errors.ts';
 import type { Message } from '../../domain/nouns.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
+import { jsonAnswer } from '../hosts/json-answer.ts';
 import { messageOf } from './messages.ts';
 import { nameOf } from './names.ts';
 
@@ -22,13 +23,13 @@ export async function getSession(call: HostCall, sessionId: string): Promise<Res
     found.push(`${call.origin}/session/${sessionId}/messages/${id}`);
     if (found.length >= HISTORY_MESSAGES) break;
   }
-  return call.adopt(Response.json({ id: sessionId, history: found.reverse() }));
+  return jsonAnswer(call, { id: sessionId, history: found.reverse() });
 }
 
 /** `GET /session/{session_id}/messages/{message_id}`: what an address in the history leads to. */
 export async function getMessage(call: HostCall, sessionId: string, messageId: string): Promise<Response> {
   for await (const message of messages(call, sessionId)) {
-    if (message.id === messageId) return call.adopt(Response.json(messageOf(message, nameOf(call.agent))));
+    if (message.id === messageId) return jsonAnswer(call, messageOf(message, nameOf(call.agent)));
     // Newest first, and ids are in order of time.
     if (message.id < messageId) break;
   }

@@ -160,10 +160,11 @@ function keyedCall(c: Context<Env>, asked: Asked, agent: Agent, caller: Caller):
   } satisfies Pick<HostCall, 'caller' | 'canStream' | 'stream'>);
 }
 
+/** Its own headers are added to: another response around it would make a stream of a body that is a text. */
 function adopt(response: Response, head: Head): Response {
-  const headers = new Headers(response.headers);
+  const { headers } = response;
   for (const [name, value] of Object.entries(head)) if (!headers.has(name)) headers.set(name, value);
-  return new Response(response.body, { status: response.status, headers });
+  return response;
 }
 
 /** As it was sent: what a URL parser makes of dots and escapes would not be what a mount's own server is to see. */

@@ -8,6 +8,7 @@ import { allowsOrigin } from '../hosts/cors.ts';
 import type { HostCall, HostMount, Refusal } from '../hosts/host-edge.ts';
 import { nothingElse, registerNothingElse } from './nothing-else.ts';
 import { wrongParams } from './request.ts';
+import { settled } from './settled.ts';
 import { registerTools } from './tools.ts';
 
 /** The service's own version says nothing of a protocol; it is there because the protocol wants one. */
@@ -69,10 +70,14 @@ export function mcpMount(log: Log): HostMount {
       }
       const wrong = id === null ? null : wrongParams(body.parsedBody);
       if (wrong) return jsonResponse(200, JSON.stringify(refusal(wrong, id, INVALID_PARAMS).body), call.head);
-      return call.adopt(await handler.fetch(request, { authInfo, ...body }));
+      const response = await handler.fetch(request, { authInfo, ...body });
+      return call.adopt(isToolCall(body.parsedBody) ? await settled(response) : response);
     },
   };
 }
+
+const isToolCall = (body: unknown): boolean =>
+  typeof body === 'object' && body !== null && 'method' in body && body.method === 'tools/call';
 
 /**
  * Programs send no Origin; a page is heard when the agent's owner allows its origin (MCP, streamable HTTP: "servers MUST
