@@ -1,4 +1,5 @@
 import type { HttpCall, HttpReply, SendOutcome, TokenGrant } from '../domain/ports/channel.ts';
+import { retryAfterMs } from '../domain/retry-after.ts';
 import { textAt } from './body.ts';
 
 export function jsonCall(
@@ -51,15 +52,6 @@ export const basic = (user: string, password: string): Record<string, string> =>
 export const segment = (text: string | number): string =>
   encodeURIComponent(text).replace(/^\.{1,2}$/, '%2E');
 
-/** Milliseconds of `Retry-After` in seconds or as a date, by the provider's own clock (RFC 9110, section 10.2.3), at most an hour. */
-export function retryAfterMs(reply: HttpReply): number | null {
-  const text = reply.headers.get('retry-after') ?? '';
-  const seconds = /^\d+(\.\d+)?$/.test(text)
-    ? Number(text)
-    : (Date.parse(text) - Date.parse(reply.headers.get('date') ?? '')) / 1000;
-  return Number.isFinite(seconds) && seconds >= 0 ? Math.min(seconds * 1000, 3_600_000) : null;
-}
-
 export function readJson(reply: HttpReply): unknown {
   try {
     return JSON.parse(reply.body.toString()) as unknown;
@@ -76,7 +68,22 @@ export function readStatus(reply: HttpReply, idPath: (string | number)[] = []): 
   }
   const reason = `The provider answered with status ${reply.status}.`;
   if (reply.status === 429 || reply.status === 408 || reply.status === 425 || reply.status >= 500) {
-    return { outcome: 'retry', afterMs: retryAfterMs(reply), reason };
+    return {
+      outcome: 'retry',
+      afterMs: retryAfterMs(reply.headers),
+      reason,
+      isTooMany: reply.status === 429,
+    };
   }
   return { outcome: 'failed', reason };
+}
+
+/** For a provider's clock that differs from ours, when it is asked what came since. */
+export const clockMs = 300_000;
+
+/** The same look-up for another page of what it finds. */
+export function withQuery(call: HttpCall, name: string, value: string): HttpCall {
+  const url = new URL(call.url);
+  url.searchParams.set(name, value);
+  return { ...call, url: url.href };
 }

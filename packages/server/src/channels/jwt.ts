@@ -35,11 +35,13 @@ export function isSignedBy(token: Token, key: KeyObject): boolean {
   return createVerify('RSA-SHA256').update(token.signed).verify(key, token.signature);
 }
 
-/** The key of a JSON Web Key Set that the token names, or null. */
-export function keyOfSet(set: unknown, token: Token): KeyObject | null {
+/** The key of a JSON Web Key Set that the token names; null: it is none of ours; `unnamed`: the set has no such name. */
+export function keyOfSet(set: unknown, token: Token): KeyObject | null | 'unnamed' {
   const keyId = textAt(token.header, 'kid');
-  const found = listAt(set, 'keys').find((key) => keyId !== null && textAt(key, 'kid') === keyId);
-  if (!isObject(found) || found['kty'] !== 'RSA') return null;
+  if (keyId === null) return null;
+  const found = listAt(set, 'keys').find((key) => textAt(key, 'kid') === keyId);
+  if (!isObject(found)) return 'unnamed';
+  if (found['kty'] !== 'RSA') return null;
   try {
     return createPublicKey({ key: found as never, format: 'jwk' });
   } catch {

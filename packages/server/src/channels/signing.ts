@@ -7,6 +7,14 @@ export function forged(reason: Forgery, message: string): Verdict {
   return { verdict: 'forged', reason, message };
 }
 
+/** By a key that the document at this URL does not name. */
+export const unnamed = (url: string, message: string): Verdict => ({
+  verdict: 'forged',
+  reason: 'signature_wrong',
+  message,
+  unnamedIn: url,
+});
+
 export function hmac(
   algorithm: 'sha1' | 'sha256' | 'sha512',
   key: string | Buffer,

@@ -119,6 +119,8 @@ export const limits = {
   /** Deliveries to a channel that cannot be verified; beyond it larger bodies than that are not read for a minute. */
   forgeriesPerMinute: 60,
   forgedBodyBytes: 64 * 1024,
+  /** Between two looks for a key that a provider's key set did not name before. */
+  keyRefreshSeconds: 30,
   /** Files of one message that are put into the workspace: how many, each, and together. */
   attachmentsPerMessage: 20,
   attachmentBytes: 25 * 1024 * 1024,
@@ -152,6 +154,10 @@ export const limits = {
   inboundCutOffs: 20,
   /** For which a provider may say that answers are too many, without that being held against one of them. */
   tooManyHours: 6,
+  /** Pages of what a provider shows that are looked through for an answer that may have arrived. */
+  lookupPages: 20,
+  /** For which a message waits for files that a provider is asked for too often. */
+  attachmentWaitMinutes: 10,
   /** For which what came in can be replayed. */
   inboundBodyDays: 30,
   /** Inbound events that one call works on again. */

@@ -13,7 +13,7 @@ export type Received =
   | { result: 'accepted'; parsed: ParsedRequest }
   | { result: 'needs_document'; url: string }
   /** Tells the sender nothing but that; `message` is for whoever sets the channel up. */
-  | { result: 'forged'; reason: Forgery; message: string };
+  | { result: 'forged'; reason: Forgery; message: string; unnamedIn: string | null };
 
 /**
  * A request from bytes to events: the size first, then the signature, and only then a parser. Throws DomainError for
@@ -35,7 +35,12 @@ export function receive(
   const verdict = kind.verify(request, setup, nowMs, documents);
   switch (verdict.verdict) {
     case 'forged':
-      return { result: 'forged', reason: verdict.reason, message: verdict.message };
+      return {
+        result: 'forged',
+        reason: verdict.reason,
+        message: verdict.message,
+        unnamedIn: verdict.unnamedIn ?? null,
+      };
     case 'needs_document':
       return { result: 'needs_document', url: verdict.url };
     case 'genuine':

@@ -10,7 +10,7 @@ import type {
 import { UrlRefused } from '../domain/url-guard.ts';
 import type { DueEvent } from '../store/inbound-queue.ts';
 import type { EventSink, EventsService } from './api.ts';
-import { ask, attempt } from './channel-answer.ts';
+import { arrived, attempt, CannotSay } from './channel-answer.ts';
 import { CallNotSent } from './guarded-call.ts';
 import { principalOf, unanswered, type InboundWorkDependencies } from './inbound-terms.ts';
 
@@ -26,6 +26,7 @@ const firstAfterMs = 400;
 const callTimeoutMs = 10_000;
 /** Longer than a call takes: nobody else ends the turn while one of ours may still arrive. */
 const holdMs = 30_000;
+const holdEveryMs = 10_000;
 /** Without a word of the provider, after it took no call. */
 const restMs = 30_000;
 /** More than the first message of any provider holds. */
@@ -41,34 +42,86 @@ export function createAnswerStreams(deps: Dependencies) {
   const stopped = new AbortController();
   const underWay = new Set<Promise<void>>();
 
-  async function show(due: DueEvent, runId: string, over: AbortSignal): Promise<void> {
-    if (over.aborted || due.replyTo === null) return;
-    if (due.replyTo['sample'] === unanswered['sample']) return;
+  /** How the channel shows what grows; null: not at all. */
+  async function growthOf(due: DueEvent): Promise<Pick<Growing, 'kind' | 'stream' | 'setup'> | null> {
+    if (due.replyTo === null || due.replyTo['sample'] === unanswered['sample']) return null;
     const found = await deps.setups.open(due.channelId);
     const kind = found && deps.kinds[found.row.kind];
-    if (!found || !kind?.stream?.isOn(found.setup)) return;
-    // Somebody has begun before: the end finds what is there.
-    if ((await answers.answers(due.id)).has(0)) return;
-    const said = new Said();
-    const stop = await events.follow(principalOf(due), { runId }, 0, said);
-    over.addEventListener('abort', () => said.end(), { once: true });
-    if (over.aborted) said.end();
+    if (!found || !kind?.stream?.isOn(found.setup)) return null;
+    return { kind, stream: kind.stream, setup: found.setup };
+  }
+
+  async function show(due: DueEvent, runId: string, over: AbortSignal): Promise<void> {
+    const growth = over.aborted ? null : await growthOf(due);
+    if (growth === null) return;
+    // As long as this process shows it, no other one finds the turn and shows it too.
+    const hold = () => queue.holdTurn(due.id, deps.nodeId, holdMs);
+    await hold();
+    const held = setInterval(() => void hold().catch(() => undefined), holdEveryMs);
+    held.unref();
     try {
-      await grow({ due, kind, stream: kind.stream, setup: found.setup, said, over });
+      const begun = await begunBefore(due, growth);
+      if (begun === 'over') return;
+      const said = new Said();
+      const stop = await events.follow(principalOf(due), { runId }, 0, said);
+      over.addEventListener('abort', () => said.end(), { once: true });
+      if (over.aborted) said.end();
+      try {
+        await grow({ due, ...growth, said, over }, begun);
+      } finally {
+        stop();
+      }
     } finally {
-      stop();
+      clearInterval(held);
+      if (stopped.signal.aborted) await queue.letGoTurn(due.id, deps.nodeId);
     }
   }
 
-  async function grow(growing: Growing): Promise<void> {
+  /** The name of the message that a process before this one has begun; null: there is none. What nobody finds is left to the end. */
+  async function begunBefore(
+    due: DueEvent,
+    { stream, setup, kind }: Pick<Growing, 'kind' | 'stream' | 'setup'>,
+  ): Promise<string | null | 'over'> {
+    const row = (await answers.answers(due.id)).get(0);
+    if (!row) return null;
+    if (row.state !== 'sending') return 'over';
+    if (row.externalId !== null) return row.externalId;
+    const found = await find(due, row.beganAt, { stream, setup, kind });
+    if (!found?.isGrowing) return 'over';
+    await answers.putAnswer(due.id, 0, 'sending', found.externalId);
+    return found.externalId;
+  }
+
+  /** The message of an answer that nobody heard of. */
+  async function find(
+    due: DueEvent,
+    beganAt: Date,
+    { stream, setup, kind }: Pick<Growing, 'kind' | 'stream' | 'setup'>,
+  ): Promise<ReturnType<AnswerStream['find']>> {
+    const answer = answerOf(due, '');
+    for await (const reply of arrived(caller, stream.lookup(answer, setup), kind, beganAt)) {
+      const found = stream.find(reply, answer);
+      if (found) return found;
+    }
+    return null;
+  }
+
+  /** What nobody can find cannot be ended. */
+  const findIfSaid: typeof find = (...asked) =>
+    find(...asked).catch((error: unknown) => {
+      if (error instanceof CannotSay) return null;
+      throw error;
+    });
+
+  async function grow(growing: Growing, begun: string | null): Promise<void> {
     const { due, stream, said, over } = growing;
-    let externalId: string | null = null;
+    let externalId = begun;
     let shown = '';
     while (await said.isMoreThan(shown)) {
       if (externalId === null) await pause(firstAfterMs, over);
       await paces.turn(due.channelId, stream.intervalMs, over);
       if (over.aborted) return;
-      // Others look at the event now and then; they are done in a moment.
+      // Others look at the event now and then; they are done in a moment. One that has begun to show it keeps it.
       if (!(await queue.holdTurn(due.id, deps.nodeId, holdMs))) continue;
       const { text } = said;
       const next: string =
@@ -95,7 +148,7 @@ export function createAnswerStreams(deps: Dependencies) {
         await answers.putAnswer(due.id, 0, 'sending', outcome.externalId);
         return outcome.externalId;
       }
-      const isUntaken = outcome.outcome === 'failed' || reply.status === 429;
+      const isUntaken = outcome.outcome === 'failed' || ('isTooMany' in outcome && outcome.isTooMany);
       // Whether it is there shows at the end.
       if (!isUntaken) return 'over';
       await answers.removeAnswer(due.id, 0);
@@ -127,6 +180,9 @@ export function createAnswerStreams(deps: Dependencies) {
   }
 
   return {
+    /** Whether it is worth to follow the turn of an event for its answer alone. */
+    grows: async (due: DueEvent): Promise<boolean> => (await growthOf(due)) !== null,
+
     /** Until `over`; resolves when none of its calls is under way. Never rejects. */
     async show(due: DueEvent, runId: string, over: AbortSignal): Promise<void> {
       const shown = show(due, runId, AbortSignal.any([over, stopped.signal])).catch((error: unknown) =>
@@ -154,9 +210,10 @@ export function createAnswerStreams(deps: Dependencies) {
       const row = (await answers.answers(due.id)).get(0);
       if (!kind.stream || row?.state !== 'sending' || due.replyTo === null) return null;
       const answer = answerOf(due, '');
-      const externalId =
-        row.externalId ??
-        kind.stream.find(await ask(caller, kind.stream.lookup(answer, setup)), answer)?.externalId;
+      const { stream } = kind;
+      const found =
+        row.externalId === null ? await findIfSaid(due, row.beganAt, { stream, setup, kind }) : null;
+      const externalId = row.externalId ?? found?.externalId;
       if (externalId !== undefined) {
         const text = await textOf(events, due, runId);
         isGivenUp.throwIfAborted();

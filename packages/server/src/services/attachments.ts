@@ -7,18 +7,20 @@ import type { Log } from '../domain/log.ts';
 import type { Principal } from '../domain/nouns.ts';
 import type { Attachment, HttpReply } from '../domain/ports/channel.ts';
 import { UrlRefused } from '../domain/url-guard.ts';
-import type { GuardedCaller } from './guarded-call.ts';
+import { requireNotTooMany, TryLater, type GuardedCaller } from './guarded-call.ts';
 import type { SandboxFilesService } from './sandbox-api.ts';
 
 export interface Attachments {
   /**
    * Puts the files of a message into the workspace of its agent, and says line by line where each is, or why it is not
-   * there. Never rejects: a message without its files is better than none. `key`: the same for every attempt at it.
+   * there: a message without its files is better than none. `key`: the same for every attempt at it. Rejects with TryLater
+   * alone, when the provider says that it is asked too much, and for no longer than `patienceMs`.
    */
   save(
     to: { channelId: string; orgId: string; agentId: string },
     key: string,
     files: Attachment[],
+    patienceMs?: number,
   ): Promise<string[]>;
 }
 
@@ -63,6 +65,7 @@ export function createAttachments({ caller, files, log }: Dependencies): Attachm
         at = next;
         continue;
       }
+      requireNotTooMany(reply);
       if (reply.status < 200 || reply.status >= 300) {
         throw new NotSaved(`the provider answered with status ${reply.status}`);
       }
@@ -97,7 +100,7 @@ export function createAttachments({ caller, files, log }: Dependencies): Attachm
   }
 
   return {
-    async save(to, key, given) {
+    async save(to, key, given, patienceMs = 0) {
       if (given.length === 0) return [];
       const place = createHash('sha256').update(`${to.channelId}:${key}`).digest('hex').slice(0, 16);
       const taken = new Set<string>();
@@ -120,6 +123,7 @@ export function createAttachments({ caller, files, log }: Dependencies): Attachm
             `- /workspace/${folder}/${place}/${name} (${cleanText(file.mediaType.slice(0, 100))}, ${size} bytes)`,
           );
         } catch (error) {
+          if (error instanceof TryLater && (error.afterMs ?? 0) < patienceMs) throw error;
           lines.push(`- ${told}): not there, ${reasonOf(error)}`);
           log.info('An attachment could not be saved.', { channelId: to.channelId, error });
         }
@@ -133,6 +137,7 @@ export function createAttachments({ caller, files, log }: Dependencies): Attachm
 
 function reasonOf(error: unknown): string {
   if (error instanceof NotSaved) return error.message;
+  if (error instanceof TryLater) return 'the provider answered with status 429';
   if (error instanceof UrlRefused) return 'its address may not be called';
   if (error instanceof DomainError && error.code === 'body_too_large')
     return 'the disk of the sandbox is full';

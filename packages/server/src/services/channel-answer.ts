@@ -7,9 +7,10 @@ import type {
   ReplyStep,
   SendOutcome,
 } from '../domain/ports/channel.ts';
+import { limits } from '../domain/limits.ts';
 import { UrlRefused } from '../domain/url-guard.ts';
 import type { ChannelAnswerStore } from '../store/channel-answers.ts';
-import { CallNotSent, type GuardedCaller } from './guarded-call.ts';
+import { CallNotSent, TryLater, type GuardedCaller } from './guarded-call.ts';
 
 interface Means {
   answers: Pick<ChannelAnswerStore, 'answers' | 'putAnswer' | 'removeAnswer'>;
@@ -45,23 +46,15 @@ export async function sendAnswer(
     if (known?.state === 'doubtful') return doubtful;
     let call = step.call;
     let externalId = step.change ? (known?.externalId ?? null) : null;
-    if (known?.state === 'sending' && step.change && kind.stream && place === 0 && externalId === null) {
-      const reply = await ask(caller, step.lookup!);
-      const found = kind.stream.find(reply, answer);
-      if (found ? !found.isGrowing : reply.body.includes(step.mark)) {
-        await answers.putAnswer(eventId, place, 'sent', found?.externalId ?? null);
-        continue;
-      }
-      externalId = found?.externalId ?? null;
-    } else if (known?.state === 'sending' && step.repeat === 'again' && externalId === null) {
-      if (step.lookup === null) {
-        await answers.putAnswer(eventId, place, 'doubtful', null);
+    if (known?.state === 'sending' && step.repeat === 'again' && externalId === null) {
+      const found = await lookFor(caller, answer, step, known.beganAt, kind);
+      if (found.is === 'there' || found.is === 'unknown') {
+        const isThere = found.is === 'there';
+        await answers.putAnswer(eventId, place, isThere ? 'sent' : 'doubtful', found.externalId);
+        if (isThere) continue;
         return doubtful;
       }
-      if (await hasArrived(caller, step, known.beganAt)) {
-        await answers.putAnswer(eventId, place, 'sent', null);
-        continue;
-      }
+      ({ externalId } = found);
     }
     // It has grown while the agent spoke, and is there: now it becomes the whole one.
     if (externalId !== null) call = step.change!(externalId);
@@ -102,27 +95,67 @@ export async function attempt(
     if (outcome.outcome !== 'retry') return outcome;
     // What stands between us and the provider does not know what the provider did.
     if ([408, 502, 504].includes(reply.status)) return inDoubt(outcome.reason, outcome.afterMs);
-    const isTooMany = reply.status === 429;
-    return { ...outcome, isUntaken: isTooMany || step.lookup === null, isTooMany };
+    return { ...outcome, isUntaken: outcome.isTooMany === true || step.lookup === null };
   } catch (error) {
     if (error instanceof UrlRefused) return { outcome: 'failed', reason: error.message };
+    if (error instanceof TryLater) {
+      const { message: reason, afterMs, isTooMany } = error;
+      return { outcome: 'retry', afterMs, reason, isTooMany, isUntaken: true };
+    }
     const reason = 'The provider could not be reached.';
     if (error instanceof CallNotSent) return { outcome: 'retry', afterMs: null, reason, isUntaken: true };
     return inDoubt(reason, null);
   }
 }
 
-/** Asks the provider what arrived. */
-export async function ask(caller: GuardedCaller, lookup: HttpCall): Promise<HttpReply> {
-  const reply = await caller.call(lookup);
-  if (reply.status >= 300)
-    throw new Error(`The provider could not say what arrived: status ${reply.status}.`);
-  return reply;
+/** The provider will not say what arrived, whenever it is asked. */
+export class CannotSay extends Error {}
+
+/** What the provider says has arrived, page by page. Throws CannotSay, and TryLater. */
+export async function* arrived(
+  caller: GuardedCaller,
+  lookup: HttpCall,
+  kind: ChannelKind,
+  beganAt: Date,
+): AsyncGenerator<HttpReply> {
+  let call: HttpCall | null = lookup;
+  for (let page = 0; call !== null; page += 1) {
+    // Whoever writes so much meanwhile must not keep us reading.
+    if (page === limits.lookupPages) throw new CannotSay('More came since than is read.');
+    const reply = await caller.call(call);
+    const outcome = kind.readReply(reply);
+    if (outcome.outcome === 'retry') {
+      const { reason, afterMs, isTooMany = false } = outcome;
+      throw new TryLater(`It could not be found out what arrived. ${reason}`, { afterMs, isTooMany });
+    }
+    if (outcome.outcome !== 'sent') throw new CannotSay(outcome.reason);
+    yield reply;
+    call = kind.nextLookup?.(call, reply, beganAt) ?? null;
+  }
 }
 
-async function hasArrived(caller: GuardedCaller, step: ReplyStep, beganAt: Date): Promise<boolean> {
-  const reply = await ask(caller, step.lookup!);
-  return step.hasArrived ? step.hasArrived(reply, beganAt) : reply.body.includes(step.mark);
+/** The message that an answer has begun to be: whole, growing, not there, or nobody can find out. */
+async function lookFor(
+  caller: GuardedCaller,
+  answer: Answer,
+  step: ReplyStep,
+  beganAt: Date,
+  kind: ChannelKind,
+): Promise<{ is: 'there' | 'growing' | 'absent' | 'unknown'; externalId: string | null }> {
+  if (step.lookup === null) return { is: 'unknown', externalId: null };
+  const stream = step.change && step.mark === `${answer.outboxId}:0` ? kind.stream : null;
+  try {
+    for await (const reply of arrived(caller, step.lookup, kind, beganAt)) {
+      const found = stream?.find(reply, answer);
+      if (found) return { is: found.isGrowing ? 'growing' : 'there', externalId: found.externalId };
+      const isThere = step.hasArrived ? step.hasArrived(reply, beganAt) : reply.body.includes(step.mark);
+      if (isThere) return { is: 'there', externalId: null };
+    }
+  } catch (error) {
+    if (error instanceof CannotSay) return { is: 'unknown', externalId: null };
+    throw error;
+  }
+  return { is: 'absent', externalId: null };
 }
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));

@@ -2,6 +2,7 @@ import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { LookupFunction } from 'node:net';
 import type { HttpCall, HttpReply, TokenGrant } from '../domain/ports/channel.ts';
+import { retryAfterMs } from '../domain/retry-after.ts';
 import { UrlRefused, type UrlGuard } from '../domain/url-guard.ts';
 
 export interface CallLimits {
@@ -11,12 +12,33 @@ export interface CallLimits {
 
 /** Makes calls that data of users decided on: only to addresses that the guard let through, and without redirects. */
 export interface GuardedCaller {
-  /** Rejects when there is no answer; UrlRefused when there may be none. Any status is an answer. */
+  /** Rejects when there is no answer; UrlRefused when there may be none; TryLater when there is no token for it now. Any status is an answer. */
   call(call: HttpCall, limits?: Partial<CallLimits>): Promise<HttpReply>;
 }
 
 /** Nothing of the request has left: whatever was to be done has not been done. */
 export class CallNotSent extends Error {}
+
+/** The provider did nothing, and asks to be called again later: no fault of what it was asked for. */
+export class TryLater extends Error {
+  /** The provider's own word, else null. */
+  readonly afterMs: number | null;
+  /** It wants fewer calls at once. */
+  readonly isTooMany: boolean;
+
+  constructor(message: string, { afterMs, isTooMany }: { afterMs: number | null; isTooMany: boolean }) {
+    super(message);
+    this.afterMs = afterMs;
+    this.isTooMany = isTooMany;
+  }
+}
+
+/** What was to be read is not there, since the provider is asked too much. */
+export function requireNotTooMany({ status, headers }: Pick<HttpReply, 'status' | 'headers'>): void {
+  if (status !== 429) return;
+  const told = { afterMs: retryAfterMs(headers), isTooMany: true };
+  throw new TryLater('The provider answered with status 429.', told);
+}
 
 const usual: CallLimits = { timeoutMs: 15_000, maxBytes: 4 * 1024 * 1024 };
 /** Tokens are kept for less than the shortest time that a provider gives them. */
@@ -34,6 +56,7 @@ export function createGuardedCaller(guard: UrlGuard, now: () => number = Date.no
     const kept = tokens.get(key);
     if (kept && kept.untilMs > now()) return kept.token;
     const reply = await send(grant.call, limits);
+    requireNotTooMany(reply);
     const value = reply.status < 300 ? (JSON.parse(reply.body.toString()) as Record<string, unknown>) : {};
     const token = value[grant.tokenField];
     if (typeof token !== 'string') throw new Error(`No access token was given (status ${reply.status}).`);
@@ -62,7 +85,7 @@ export function createGuardedCaller(guard: UrlGuard, now: () => number = Date.no
 }
 
 function notSent(error: unknown): never {
-  if (error instanceof UrlRefused) throw error;
+  if (error instanceof UrlRefused || error instanceof TryLater) throw error;
   const message = error instanceof Error ? error.message : 'The request could not be sent.';
   throw new CallNotSent(message, { cause: error });
 }

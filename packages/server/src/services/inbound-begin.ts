@@ -3,6 +3,7 @@ import { boundedKey } from '../domain/bounded-key.ts';
 import { cleanText } from '../domain/clean-text.ts';
 import { limits } from '../domain/limits.ts';
 import type { ChannelKind, ChannelSetup, InboundEvent, ReplyTo } from '../domain/ports/channel.ts';
+import { requireNotTooMany } from './guarded-call.ts';
 import { unread, type DueEvent } from '../store/inbound-queue.ts';
 import {
   checkMs,
@@ -95,6 +96,7 @@ export function createInboundBegin(deps: Dependencies) {
       return deps.mail.complete(deps.mail.withFetched(event, made), setup, orgId);
     }
     const reply = await deps.caller.call(call, { maxBytes: 40 * 1024 * 1024, timeoutMs: 30_000 });
+    requireNotTooMany(reply);
     if (reply.status >= 300) throw new Error(`The mail could not be fetched: status ${reply.status}.`);
     return deps.mail.complete(deps.mail.withFetched(event, reply), setup, orgId);
   }
@@ -134,7 +136,8 @@ export function createInboundBegin(deps: Dependencies) {
   /** Before the turn begins; what an attempt before has put there is not put there twice. */
   async function saveFiles({ due, event }: Said): Promise<string[]> {
     if (event.attachments.length === 0) return [];
-    const save = () => deps.attachments.save(due, event.messageKey ?? due.id, event.attachments);
+    const patienceMs = limits.attachmentWaitMinutes * 60_000 - (Date.now() - due.receivedAt.getTime());
+    const save = () => deps.attachments.save(due, event.messageKey ?? due.id, event.attachments, patienceMs);
     return deps.db.outside(save);
   }
 

@@ -4,6 +4,7 @@ import { within } from '../domain/time-limit.ts';
 import type { DueEvent } from '../store/inbound-queue.ts';
 import { createInboundBegin } from './inbound-begin.ts';
 import { createInboundEnd } from './inbound-end.ts';
+import { TryLater } from './guarded-call.ts';
 import { backoffMs, checkMs, patience, type InboundWorkDependencies, type Worked } from './inbound-terms.ts';
 
 export interface InboundWork {
@@ -18,6 +19,8 @@ const leaseMs = 60_000;
 const holdEveryMs = 15_000;
 const maxAttempts = 8;
 const leastWaitMs = 1_000;
+/** Whatever a provider asks for. */
+const longestWaitMs = 3_600_000;
 /** Events of one organisation, and of all, that this process works on at once. */
 const perOrg = 16;
 const perProcess = 256;
@@ -26,6 +29,8 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
   const { queue, log, longestAttemptMs = limits.inboundAttemptSeconds * 1000 } = deps;
   const working = new Map<string, number>();
   const underWay = new Set<Promise<void>>();
+  /** Runs whose end is listened for. */
+  const followed = new Set<string>();
   const stopped = new AbortController();
   let isFresh = true;
   const begin = createInboundBegin({ ...deps, onBegun: follow });
@@ -48,6 +53,8 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
 
   /** Goes on as soon as the run ends here; one that ends unheard is found by the next look. */
   async function follow(due: DueEvent, runId: string): Promise<void> {
+    if (followed.has(runId)) return;
+    followed.add(runId);
     try {
       if (!(await deps.db.outside(() => end.hasEnded(due, runId, stopped.signal)))) return;
       if (stopped.signal.aborted) return;
@@ -55,7 +62,16 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
       if (ended) await track(attempt(ended));
     } catch (error) {
       log.debug('The end of a run will be looked for.', { runId, error });
+    } finally {
+      followed.delete(runId);
     }
+  }
+
+  /** Goes on with what a process that is gone has begun to show. What is shown when it is whole is found by a look. */
+  async function resume(due: DueEvent): Promise<void> {
+    if (due.runId === null || followed.has(due.runId)) return;
+    const grows = await deps.streams.grows(due).catch(() => false);
+    if (grows && !stopped.signal.aborted) await follow(due, due.runId);
   }
 
   /** One attempt; never rejects. */
@@ -85,20 +101,28 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
       });
       if (worked !== 'over') await retryLater(due, worked);
     } catch (error) {
+      if (error instanceof TryLater) {
+        const { message, afterMs, isTooMany } = error;
+        return retryOrWait(due, { retry: message, afterMs, isTooMany });
+      }
       const isFinal = error instanceof DomainError && finalCodes.has(error.code);
       const reason = error instanceof DomainError ? error.message : 'It could not be worked on.';
       const { id: eventId, attempts } = due;
       log.warn('An inbound event could not be worked on.', { eventId, attempts, error });
-      await (
-        isFinal ? queue.settle(eventId, 'failed', reason) : retryLater(due, { retry: reason, afterMs: null })
-      ).catch((again: unknown) =>
-        log.warn('An inbound event waits for its lease to end.', { eventId, error: again }),
-      );
+      if (!isFinal) return retryOrWait(due, { retry: reason, afterMs: null });
+      await queue.settle(eventId, 'failed', reason).catch(waitsForLease(due));
     }
   }
 
+  const waitsForLease =
+    ({ id: eventId }: DueEvent) =>
+    (error: unknown) =>
+      log.warn('An inbound event waits for its lease to end.', { eventId, error });
+
+  const retryOrWait = (due: DueEvent, retry: Retry) => retryLater(due, retry).catch(waitsForLease(due));
+
   async function retryLater(due: DueEvent, { retry, afterMs, isTooMany }: Retry): Promise<void> {
-    const waitMs = afterMs ?? backoffMs(due.attempts);
+    const waitMs = afterMs === null ? backoffMs(due.attempts) : Math.min(afterMs, longestWaitMs);
     if (isTooMany && sinceStep(due) < limits.tooManyHours * 3_600_000)
       // Whoever was told the same at the same moment comes again at another one; "at once" is no answer to too many.
       return queue.postpone(due.id, Math.max(waitMs, leastWaitMs) * (1 + Math.random()), retry, {
@@ -121,7 +145,11 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
       if (isFresh) await queue.release(deps.nodeId);
       isFresh = false;
       const except = [...working].filter(([, count]) => count >= of(perOrg)).map(([orgId]) => orgId);
-      const { due, looked } = await queue.claimDue({
+      const {
+        due,
+        underWay: turns,
+        looked,
+      } = await queue.claimDue({
         perOrg: of(perOrg),
         except,
         turnsPerOrg: of(limits.channelTurnsPerOrg),
@@ -131,6 +159,7 @@ export function createInboundWork(deps: InboundWorkDependencies): InboundWork {
         patience,
       });
       for (const event of due) void track(attempt(event));
+      for (const event of turns) void resume(event);
       return looked;
     },
     async stop() {

@@ -24,6 +24,7 @@ import { createGroupCommit } from './group-commit.ts';
 import type { GuardedCaller } from './guarded-call.ts';
 import type { InboundPace } from './inbound-pace.ts';
 import { keptRequest } from './kept-request.ts';
+import { createProofDocuments } from './proof-documents.ts';
 
 export interface InboxDependencies {
   channels: ChannelStore;
@@ -74,7 +75,6 @@ export interface ReceivedSample {
 
 type OpenChannel = NonNullable<Awaited<ReturnType<ChannelSetups['open']>>>;
 
-const documentMs = 15 * 60_000;
 /** So that strangers who send wrong signatures cause no write each. */
 const errorEveryMs = 60_000;
 /** Slack gives up after three seconds; a commit that comes later is found by the next attempt. */
@@ -82,7 +82,7 @@ const usualAnswerMs = 1_500;
 
 export function createInbox(deps: InboxDependencies): Inbox {
   const { now = Date.now, answerMs = usualAnswerMs } = deps;
-  const documents = new Map<string, { atMs: number; text: string }>();
+  const documents = createProofDocuments(deps.caller, now);
   const toldErrors = new Map<string, number>();
   const commit = createGroupCommit<NewInboundEvent>({
     write: async (events) => {
@@ -106,46 +106,26 @@ export function createInbox(deps: InboxDependencies): Inbox {
     return { kind, found };
   }
 
-  async function fetchDocument(url: string): Promise<void> {
-    const call = { method: 'GET' as const, url, headers: {}, body: null, token: null };
-    const reply = await deps.caller
-      .call(call, { timeoutMs: 2_000, maxBytes: 256 * 1024 })
-      .catch((error: unknown) => {
-        throw new DomainError('unavailable', 'What proves the sender could not be fetched; send it again.', {
-          cause: error,
-          retryAfterSeconds: 10,
-        });
-      });
-    if (reply.status !== 200) {
-      throw new DomainError('unavailable', 'What proves the sender could not be fetched; send it again.', {
-        retryAfterSeconds: 10,
-      });
-    }
-    if (documents.size > 200) documents.clear();
-    documents.set(url, { atMs: now(), text: reply.body.toString() });
-  }
-
-  /** Asks for what the kind wants to see, at most the two documents that any of them needs. */
+  /** Asks for what the kind wants to see, at most the two documents that any of them needs, and one of them anew. */
   async function verified(
     kind: ChannelKind,
     request: InboundRequest,
     setup: ChannelSetup,
   ): Promise<ParsedRequest> {
-    for (let round = 0; round < 3; round += 1) {
-      const fresh = new Map(
-        [...documents]
-          .filter(([, kept]) => now() - kept.atMs < documentMs)
-          .map(([url, kept]) => [url, kept.text]),
-      );
+    for (let round = 0; round < 4; round += 1) {
+      const fresh = documents.fresh();
       const received = receive(kind, request, setup, now(), fresh);
       if (received.result === 'accepted') return received.parsed;
       if (received.result === 'forged') {
+        const { unnamedIn } = received;
+        if (unnamedIn !== null && (await documents.refresh(unnamedIn, fresh))) continue;
         deps.forgeries.spend(setup.channelId);
         tellError(setup.channelId, received.message);
         throw new DomainError('signature_invalid', 'The request could not be verified.');
       }
-      if (deps.forgeries.isSpent(setup.channelId)) throw asBusy(kind, null);
-      await fetchDocument(received.url).catch((error: unknown) => {
+      const { url } = received;
+      if (deps.forgeries.isSpent(setup.channelId) && !documents.isDue(url)) throw asBusy(kind, null);
+      await documents.fetch(url).catch((error: unknown) => {
         deps.forgeries.spend(setup.channelId);
         throw error;
       });

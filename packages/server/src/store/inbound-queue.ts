@@ -52,9 +52,10 @@ export function createInboundQueue(db: Database) {
   return {
     /**
      * The next ones to work on (`claim_inbound` in migrations/0009_channels.sql). Each is held for `leaseMs`; whoever dies
-     * meanwhile has lost it then. `looked` counts those too that turned out to have to wait.
+     * meanwhile has lost it then. `looked` counts those too that turned out to have to wait; `underWay` are those of them
+     * whose turn goes on, and nobody holds it.
      */
-    async claimDue(given: ClaimLimits): Promise<{ due: DueEvent[]; looked: number }> {
+    async claimDue(given: ClaimLimits): Promise<{ due: DueEvent[]; underWay: DueEvent[]; looked: number }> {
       const { sql } = db;
       const rows = await sql<(DueEvent & { waits: boolean })[]>`
         select ${columns(sql)}, e.line, e.message_key as "messageKey", e.place, e.reply_to as "replyTo", e.waits,
@@ -63,7 +64,8 @@ export function createInboundQueue(db: Database) {
           ${given.leaseMs}, ${given.checkMs}, ${given.patience}) e`;
       const waiting = rows.filter((row) => row.waits && row.runId === null).map((row) => row.id);
       if (waiting.length > 0) await this.unblock(waiting, given.patience);
-      return { due: rows.filter((row) => !row.waits), looked: rows.length };
+      const underWay = rows.filter((row) => row.waits && row.runId !== null);
+      return { due: rows.filter((row) => !row.waits), underWay, looked: rows.length };
     },
 
     /** How many of an organisation's wait for their turn to begin; those beyond `atMost` are not counted. */
@@ -101,15 +103,23 @@ export function createInboundQueue(db: Database) {
     },
 
     /**
-     * Keeps others from the end of a turn that is heard here, for so long from now. False: it is theirs already. It is no
+     * Keeps others from a turn that is heard here, for so long from now. False: it is theirs already. It is no
      * attempt at the event (`attempts` stays 0), so that nothing counts when this process is gone before that.
      */
     async holdTurn(id: string, nodeId: string, leaseMs: number): Promise<boolean> {
       const { count } = await db.sql`
         update inbound_events set
           due_at = greatest(due_at, now() + ${leaseMs} * interval '1 millisecond'), claimed_by = ${nodeId}
-        where id = ${id} and attempts = 0 and state = 'processing' and due_at is not null`;
+        where id = ${id} and attempts = 0 and state = 'processing' and due_at is not null
+          and (claimed_by is null or claimed_by = ${nodeId})`;
       return count > 0;
+    },
+
+    /** The turn that this process has held is for whoever looks next. */
+    async letGoTurn(id: string, nodeId: string): Promise<void> {
+      await db.sql`
+        update inbound_events set due_at = now(), claimed_by = null
+        where id = ${id} and attempts = 0 and state = 'processing' and due_at is not null and claimed_by = ${nodeId}`;
     },
 
     /** Holds it for so long from now, for the worker that has claimed it by this attempt. */

@@ -1,17 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { kinds } from '../../src/channels/kinds.ts';
-import { sendAnswer } from '../../src/services/channel-answer.ts';
-import { createGuardedCaller } from '../../src/services/guarded-call.ts';
-import { createUrlGuard } from '../../src/services/url-guard.ts';
 import type { ReplyTo } from '../../src/domain/ports/channel.ts';
-import type { AnswerRow, AnswerState } from '../../src/store/channel-answers.ts';
 import { providerStandIn } from '../support/provider-stand-in.ts';
 import { until } from '../support/until.ts';
 import { discordFixture, telegramFixture, twilioFixture, whatsappFixture } from './fixtures/chat.ts';
-import { setupOf, signed, type Fixture } from './fixtures/fixture.ts';
+import { signed, type Fixture } from './fixtures/fixture.ts';
 import { sendgridFixture, sesFixture } from './fixtures/mail.ts';
 import { teamsFixture } from './fixtures/tokens.ts';
+import { outboxOf } from './outbox.ts';
 import { channelWorld } from './world.ts';
 
 type Said = { status?: number; body: unknown } | null;
@@ -33,41 +29,9 @@ after(async () => {
   await provider?.close();
 });
 
-const caller = createGuardedCaller(createUrlGuard(['127.0.0.0/8']));
-
-/** One event's answers, and a try at sending them. */
-function outbox(fixture: Fixture, over: { apiBaseUrl?: string; replyTo?: ReplyTo } = {}) {
-  const rows = new Map<number, AnswerRow>();
-  const answers = {
-    answers: async () => new Map(rows),
-    async putAnswer(_id: string, place: number, state: AnswerState) {
-      const beganAt = state === 'sending' ? new Date() : (rows.get(place)?.beganAt ?? new Date());
-      rows.set(place, { state, beganAt, externalId: null });
-    },
-    async removeAnswer(_id: string, place: number) {
-      rows.delete(place);
-    },
-  };
-  const setup = setupOf(fixture, { apiBaseUrl: over.apiBaseUrl ?? provider.url });
-  const event = kinds[fixture.kind].parse(signed(fixture, fixture.message({})), setup).events[0]!;
-  const replyTo = over.replyTo ?? event.replyTo!;
-  return {
-    rows,
-    async send() {
-      const before = provider.calls.length;
-      const answer = { text: 'Yes, it is.', replyTo, outboxId: 'event-1' };
-      const outcome = await sendAnswer(
-        { answers, caller, isGivenUp: new AbortController().signal },
-        'event-1',
-        answer,
-        kinds[fixture.kind],
-        setup,
-      );
-      const calls = provider.calls.slice(before).filter(({ path }) => !path.endsWith('/token'));
-      return { outcome: outcome.outcome, calls: calls.map(({ method }) => method) };
-    },
-  };
-}
+/** One event's answers at the stand-in, and a try at sending them. */
+const outbox = (fixture: Fixture, over: { apiBaseUrl?: string; replyTo?: ReplyTo } = {}) =>
+  outboxOf(fixture, provider, over);
 
 const mailTo = { to: 'ada@example.com', subject: 'x', messageId: null, references: [] };
 const unaskable: [Fixture, ReplyTo?][] = [
@@ -110,8 +74,8 @@ test('what the provider surely did not take is sent again: no connection, or a r
     { status: 429, body: {} },
     { status: 500, body: {} },
   ];
-  for (const outcome of ['retry', 'retry', 'sent']) {
-    assert.deepEqual(await box.send(), { outcome, calls: ['POST'] });
+  for (const told of [{ outcome: 'retry', isTooMany: true }, { outcome: 'retry' }, { outcome: 'sent' }]) {
+    assert.deepEqual(await box.send(), { ...told, calls: ['POST'] });
   }
   const behind = outbox(telegramFixture);
   said = [{ status: 502, body: {} }];

@@ -199,6 +199,7 @@ test('what a provider answers is sent, again later, or failed', () => {
     outcome: 'retry',
     afterMs: 7_000,
     reason: 'Telegram answered with status 429.',
+    isTooMany: true,
   });
   assert.equal(outcome('github', 503).outcome, 'retry');
   assert.equal(outcome('github', 403).outcome, 'failed');
@@ -216,6 +217,7 @@ test('what a provider answers is sent, again later, or failed', () => {
     outcome: 'retry',
     afterMs: 60_000,
     reason: 'The provider answered with status 429.',
+    isTooMany: true,
   });
 });
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { generateKeyPairSync } from 'node:crypto';
+import { generateKeyPairSync, type KeyObject } from 'node:crypto';
 import https from 'node:https';
 import { test } from 'node:test';
 import { sign as octokitSign, verify as octokitVerify } from '@octokit/webhooks-methods';
@@ -187,7 +187,7 @@ test('jose signs tokens that we take, and refuses what we refuse', async () => {
     .setExpirationTime(nowMs / 1000 + 60)
     .sign(privateKey);
   const token = readToken(made)!;
-  assert.equal(isSignedBy(token, keyOfSet(set, token)!), true);
+  assert.equal(isSignedBy(token, keyOfSet(set, token) as KeyObject), true);
   assert.equal(claimsHold(token, { issuers: ['https://issuer'], audience: 'app' }, nowMs), 'yes');
   assert.equal(claimsHold(token, { issuers: ['https://issuer'], audience: 'other' }, nowMs), 'no');
   assert.equal(claimsHold(token, { issuers: ['https://other'], audience: 'app' }, nowMs), 'no');

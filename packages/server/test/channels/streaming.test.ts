@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
+import { createInboundQueue } from '../../src/store/inbound-queue.ts';
 import type { Script } from '../support/fake-sandbox.ts';
 import { slackApi } from '../support/slack-api.ts';
 import { until } from '../support/until.ts';
@@ -182,29 +183,64 @@ test('nothing is shown before its end where the channel does not want that', asy
   );
 });
 
-test('a process that dies amid an answer leaves its message to the next one, which makes it whole', async (t) => {
-  const options = { script, leaseMs: 1_000, nodeId: newId() };
-  const first = await channelWorld(options);
+for (const isNameKept of [true, false]) {
+  const whose = isNameKept ? 'whose name is kept' : 'of which nobody heard whether it was sent';
+  test(`a process that dies amid an answer leaves its message, ${whose}, to the next one, where it grows on and is made whole`, async (t) => {
+    const options = { script, leaseMs: 1_000, nodeId: newId() };
+    const first = await channelWorld(options);
+    t.after(() => first.close());
+    first.worker.start();
+    const asked = await ask(`die${isNameKept ? '' : 'unheard'}`, 'end', { streaming: true }, first);
+    const message = await asked.shown('one');
+    await until('its name is kept', async () => {
+      const rows = await first.db.sql`select 1 from channel_answers where external_id = ${message.ts}`;
+      return rows.length === 1;
+    });
+    await first.replica.crash();
+    if (!isNameKept) await first.db.sql`update channel_answers set external_id = null`;
+    const next = channelParts(await first.addReplica(options));
+    t.after(() => next.close());
+    next.worker.start();
+    asked.go(1);
+    const grown = await asked.shown('one two');
+    assert.deepEqual([grown.ts, grown.isGrowing], [message.ts, true]);
+    asked.go(2);
+    const { id } = await asked.settled('done');
+    assert.deepEqual(
+      slack.in(asked.thread).map(({ text, isGrowing }) => [text, isGrowing]),
+      [['one two three', false]],
+    );
+    // The kill costs the event nothing: the one attempt is the next process's own.
+    const [row] = await first.db.sql`select attempts, cut_offs from inbound_events where id = ${id}`;
+    assert.deepEqual({ ...row }, { attempts: 1, cut_offs: 0 });
+  });
+}
+
+test('while one process shows an answer no other one shows it too, and one that is stopped leaves it at once', async (t) => {
+  const at = await channelWorld({ script });
+  t.after(() => at.close());
+  const replica = await at.addReplica({ script });
+  const first = channelParts(replica);
   t.after(() => first.close());
   first.worker.start();
-  const asked = await ask('die', 'end', { streaming: true }, first);
-  const message = await asked.shown('one');
-  await until('its name is kept', async () => {
-    const rows = await first.db.sql`select 1 from channel_answers where external_id = ${message.ts}`;
-    return rows.length === 1;
-  });
-  await first.replica.crash();
-  const next = channelParts(await first.addReplica(options));
+  const asked = await ask('other', 'end', { streaming: true }, at);
+  await asked.shown('one');
+  const { id } = await asked.event();
+  const queue = createInboundQueue(at.db);
+  assert.equal(await queue.holdTurn(id, newId(), 30_000), false);
+  assert.equal(await queue.holdTurn(id, replica.nodeId, 600_000), true);
+  const claim = { perOrg: 16, except: [], turnsPerOrg: 64, leaseMs: 60_000, checkMs: 5_000, patience: 5 };
+  const looked = () => queue.claimDue({ ...claim, nodeId: newId() });
+  assert.deepEqual(await looked(), { due: [], underWay: [], looked: 0 });
+  // Its runs go on where they are; what it showed is for the next one.
+  await first.close();
+  const next = channelParts(await at.addReplica({ script }));
   t.after(() => next.close());
   next.worker.start();
   asked.go(1);
+  const grown = await asked.shown('one two');
+  assert.equal(grown.isGrowing, true);
   asked.go(2);
-  const { id } = await asked.settled('done');
-  assert.deepEqual(
-    slack.in(asked.thread).map(({ text, isGrowing, updates }) => [text, isGrowing, updates]),
-    [['one two three', false, 1]],
-  );
-  // The kill costs the event nothing: the one attempt is the next process's own.
-  const [row] = await first.db.sql`select attempts, cut_offs from inbound_events where id = ${id}`;
-  assert.deepEqual({ ...row }, { attempts: 1, cut_offs: 0 });
+  await asked.settled('done');
+  assert.equal(slack.in(asked.thread).length, 1);
 });

@@ -17,7 +17,7 @@ import { formCall, jsonCall, readStatus } from '../call.ts';
 import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
 import { claimsHold, isSignedBy, keyOfSet, signToken, type Token } from '../jwt.ts';
 import { parsedDocument } from '../documents.ts';
-import { sha256, forged, genuine } from '../signing.ts';
+import { sha256, forged, genuine, unnamed } from '../signing.ts';
 import { splitText } from '../split.ts';
 import { allows, apiOf, required, sentToApi, setting, textOf } from '../specs.ts';
 
@@ -109,6 +109,7 @@ function verifyGoogleChat(
   if (document === undefined) return { verdict: 'needs_document', url };
   const value = parsedDocument(document);
   const key = isProjectToken ? keyOfCertificates(value, token) : keyOfSet(value, token);
+  if (key === 'unnamed') return unnamed(url, 'Google has no key of this name.');
   return key && isSignedBy(token, key)
     ? genuine
     : forged('signature_wrong', 'The token was not signed by Google.');
@@ -118,10 +119,12 @@ function isHeldByChat(token: Token): boolean {
   return textAt(token.claims, 'email') === chatAccount && at(token.claims, 'email_verified') === true;
 }
 
-/** An object of certificates in PEM by their key id. */
-function keyOfCertificates(value: unknown, token: Token): KeyObject | null {
-  const pem = textAt(value, textAt(token.header, 'kid') ?? '');
-  if (pem === null) return null;
+/** An object of certificates in PEM by their key id, as `keyOfSet`. */
+function keyOfCertificates(value: unknown, token: Token): KeyObject | null | 'unnamed' {
+  const keyId = textAt(token.header, 'kid');
+  if (keyId === null) return null;
+  const pem = textAt(value, keyId);
+  if (pem === null) return 'unnamed';
   try {
     return pem.includes('BEGIN CERTIFICATE') ? new X509Certificate(pem).publicKey : createPublicKey(pem);
   } catch {

@@ -14,7 +14,7 @@ import { at, listAt, needText, readJsonBody, textAt, type Json } from '../body.t
 import { formCall, jsonCall, readStatus, segment } from '../call.ts';
 import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
 import { claimsHold, isSignedBy, keyOfSet } from '../jwt.ts';
-import { forged, genuine } from '../signing.ts';
+import { forged, genuine, unnamed } from '../signing.ts';
 import { splitText } from '../split.ts';
 import { allows, leadsTo, required, requiredSetting, sentToApi, setting, textOf } from '../specs.ts';
 import { parsedDocument } from '../documents.ts';
@@ -84,6 +84,7 @@ function verifyTeams(
   const keySet = documents.get(keysUrl);
   if (keySet === undefined) return { verdict: 'needs_document', url: keysUrl };
   const key = keyOfSet(parsedDocument(keySet), token);
+  if (key === 'unnamed') return unnamed(keysUrl, 'The Bot Connector has no key of this name.');
   if (!key || !isSignedBy(token, key))
     return forged('signature_wrong', 'The token was not signed by the Bot Connector.');
   return matchesService(request, token.claims)

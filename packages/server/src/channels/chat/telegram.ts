@@ -186,7 +186,8 @@ function replySteps(answer: Answer, setup: ChannelSetup): ReplyStep[] {
 function readReply(reply: HttpReply): SendOutcome {
   const seconds = at(readJson(reply), 'parameters', 'retry_after');
   if (reply.status === 429 && typeof seconds === 'number') {
-    return { outcome: 'retry', afterMs: seconds * 1_000, reason: 'Telegram answered with status 429.' };
+    const reason = 'Telegram answered with status 429.';
+    return { outcome: 'retry', afterMs: seconds * 1_000, reason, isTooMany: true };
   }
   return readStatus(reply, ['result', 'message_id']);
 }

@@ -4,6 +4,7 @@ import type {
   CalledContent,
   ChannelKind,
   ChannelSetup,
+  HttpCall,
   HttpReply,
   InboundRequest,
   ReplyStep,
@@ -19,7 +20,7 @@ import {
   textAt,
   type Json,
 } from '../body.ts';
-import { basic, formCall, getCall, readJson, readStatus, segment } from '../call.ts';
+import { basic, clockMs, formCall, getCall, readJson, readStatus, segment } from '../call.ts';
 import { event, textAnswer, withoutEmpty } from '../event.ts';
 import { forged, genuine, hmac, sameBytes, secretsOf, sha256 } from '../signing.ts';
 import { splitText } from '../split.ts';
@@ -79,6 +80,7 @@ export const twilio: ChannelKind = {
   },
   reply: replySteps,
   readReply: (reply) => readStatus(reply, ['sid']),
+  nextLookup,
   stream: null,
 };
 
@@ -214,4 +216,16 @@ function isAmong(reply: HttpReply, text: string, beganAt: Date): boolean {
       Date.parse(textAt(message, 'date_created') ?? '') >= beganAt.getTime() - slackMs &&
       words(textAt(message, 'body') ?? '').endsWith(words(text)),
   );
+}
+
+/** twilio.com/docs, "Messages resource", paging: the newest come first. */
+function nextLookup(asked: HttpCall, reply: HttpReply, beganAt: Date): HttpCall | null {
+  const found = readJson(reply);
+  const next = textAt(found, 'next_page_uri') ?? '';
+  const isBefore =
+    Date.parse(textAt(listAt(found, 'messages').at(-1), 'date_created') ?? '') < beganAt.getTime() - clockMs;
+  const at = new URL(asked.url);
+  const url = new URL(next, at);
+  // The account's credentials go with it.
+  return next !== '' && !isBefore && url.origin === at.origin ? { ...asked, url: url.href } : null;
 }

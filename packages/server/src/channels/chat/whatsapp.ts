@@ -8,8 +8,10 @@ import type {
   InboundEvent,
   InboundRequest,
   ReplyStep,
+  SendOutcome,
 } from '../../domain/ports/channel.ts';
 import { invalid } from '../../domain/errors.ts';
+import { retryAfterMs } from '../../domain/retry-after.ts';
 import { isObject, listAt, at, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
 import { bearer, getCall, jsonCall, readJson, readStatus, segment } from '../call.ts';
 import { emptyAnswer, event, plainName, textAnswer, withoutEmpty } from '../event.ts';
@@ -65,7 +67,7 @@ export const whatsapp: ChannelKind = {
     return { answer: emptyAnswer, events };
   },
   reply: replySteps,
-  readReply: (reply) => readStatus(reply, ['messages', 0, 'id']),
+  readReply,
   stream: null,
 };
 
@@ -186,4 +188,16 @@ function replySteps(answer: Answer, setup: ChannelSetup): ReplyStep[] {
     lookup: null,
     mark: `${answer.outboxId}:${index}`,
   }));
+}
+
+/** developers.facebook.com, "WhatsApp Cloud API error codes": of the app, the account, the number, and the pair of numbers. */
+const tooMany = new Set([4, 80_007, 130_429, 131_056]);
+
+/** Too many calls are told with status 400 too. */
+function readReply(reply: HttpReply): SendOutcome {
+  const outcome = readStatus(reply, ['messages', 0, 'id']);
+  const code = at(readJson(reply), 'error', 'code');
+  if (outcome.outcome !== 'failed' || typeof code !== 'number' || !tooMany.has(code)) return outcome;
+  const reason = `${outcome.reason.slice(0, -1)}, error ${code}.`;
+  return { outcome: 'retry', afterMs: retryAfterMs(reply.headers), reason, isTooMany: true };
 }

@@ -1,5 +1,14 @@
-import type { Answer, ChannelSetup, HttpCall, ReplyStep, TokenGrant } from '../../domain/ports/channel.ts';
-import { bearer, getCall, jsonCall, segment } from '../call.ts';
+import type {
+  Answer,
+  ChannelSetup,
+  HttpCall,
+  HttpReply,
+  ReplyStep,
+  SendOutcome,
+  TokenGrant,
+} from '../../domain/ports/channel.ts';
+import { retryAfterMs } from '../../domain/retry-after.ts';
+import { bearer, getCall, jsonCall, readStatus, segment, withQuery } from '../call.ts';
 import { signToken } from '../jwt.ts';
 import { splitText } from '../split.ts';
 import { apiOf, textOf } from '../specs.ts';
@@ -32,6 +41,29 @@ export function githubReply(answer: Answer, setup: ChannelSetup, nowMs: number):
       mark,
     };
   });
+}
+
+/** Too many calls are told with 403 too (docs.github.com, "Rate limits for the REST API"). */
+export function readReply(reply: HttpReply): SendOutcome {
+  const outcome = readStatus(reply, ['id']);
+  if (reply.status !== 403) return outcome;
+  const isUsedUp = reply.headers.get('x-ratelimit-remaining') === '0';
+  const afterMs = retryAfterMs(reply.headers);
+  if (afterMs === null && !isUsedUp) return outcome;
+  const reason = 'GitHub answered with status 403, since its rate limit is used up.';
+  return { outcome: 'retry', afterMs: afterMs ?? untilReset(reply), reason, isTooMany: true };
+}
+
+function untilReset({ headers }: HttpReply): number | null {
+  const ms = Number(headers.get('x-ratelimit-reset') ?? '') * 1000 - Date.parse(headers.get('date') ?? '');
+  return Number.isFinite(ms) && ms >= 0 ? ms : null;
+}
+
+/** docs.github.com, "Using pagination in the REST API": the oldest comments come first. */
+export function nextLookup(asked: HttpCall, reply: HttpReply): HttpCall | null {
+  if (!/;\s*rel="next"/.test(reply.headers.get('link') ?? '')) return null;
+  const page = Number(new URL(asked.url).searchParams.get('page') ?? '1') + 1;
+  return withQuery(asked, 'page', String(page));
 }
 
 function placeOf(answer: Answer, setup: ChannelSetup) {

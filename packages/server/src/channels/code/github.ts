@@ -1,12 +1,11 @@
 import type { ChannelKind, ChannelSetup, InboundRequest, Verdict } from '../../domain/ports/channel.ts';
 import { invalid } from '../../domain/errors.ts';
 import { readJsonOrPayload } from '../body.ts';
-import { readStatus } from '../call.ts';
 import { emptyAnswer } from '../event.ts';
 import { forged, genuine, secretsOf, signedInHex } from '../signing.ts';
 import { allowBots, maxAnswersPerBot, optional, required, sentToApi, setting, textOf } from '../specs.ts';
 import { readGithubEvent } from './github-event.ts';
-import { githubReply } from './github-reply.ts';
+import { githubReply, nextLookup, readReply } from './github-reply.ts';
 
 export const github: ChannelKind = {
   name: 'github',
@@ -50,7 +49,8 @@ export const github: ChannelKind = {
     return { answer: emptyAnswer, events: found ? [found] : [] };
   },
   reply: githubReply,
-  readReply: (reply) => readStatus(reply, ['id']),
+  readReply,
+  nextLookup,
   stream: null,
 };
 

@@ -3,12 +3,14 @@ import type {
   Answer,
   ChannelKind,
   ChannelSetup,
+  HttpCall,
+  HttpReply,
   InboundEvent,
   InboundRequest,
   ReplyStep,
 } from '../../domain/ports/channel.ts';
 import { at, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
-import { getCall, jsonCall, readStatus, segment } from '../call.ts';
+import { clockMs, getCall, jsonCall, readJson, readStatus, segment, withQuery } from '../call.ts';
 import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
 import { forged, genuine, sameText, secretsOf, sha256 } from '../signing.ts';
 import { splitText } from '../split.ts';
@@ -63,6 +65,7 @@ export const gitlab: ChannelKind = {
   },
   reply: replySteps,
   readReply: (reply) => readStatus(reply, ['id']),
+  nextLookup,
   stream: null,
 };
 
@@ -154,4 +157,13 @@ function replySteps(answer: Answer, setup: ChannelSetup): ReplyStep[] {
       mark,
     };
   });
+}
+
+/** docs.gitlab.com, "REST API", pagination: the newest notes come first. */
+function nextLookup(asked: HttpCall, reply: HttpReply, beganAt: Date): HttpCall | null {
+  const page = reply.headers.get('x-next-page') ?? '';
+  const notes = readJson(reply);
+  const oldest = textAt(Array.isArray(notes) ? notes.at(-1) : null, 'created_at');
+  const isBefore = Date.parse(oldest ?? '') < beganAt.getTime() - clockMs;
+  return /^\d+$/.test(page) && !isBefore ? withQuery(asked, 'page', page) : null;
 }

@@ -10,6 +10,7 @@ import type {
   SendOutcome,
 } from '../../domain/ports/channel.ts';
 import { invalid } from '../../domain/errors.ts';
+import { retryAfterMs } from '../../domain/retry-after.ts';
 import { at, listAt, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
 import { jsonCall, readJson, readStatus } from '../call.ts';
 import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
@@ -166,7 +167,8 @@ function readReply(reply: HttpReply): SendOutcome {
   if (/already exists|conflict on insert|duplicate/i.test(message))
     return { outcome: 'sent', externalId: null };
   const reason = `Linear answered "${message.slice(0, 100)}".`;
-  return code === 'RATELIMITED' || reply.status >= 500
-    ? { outcome: 'retry', afterMs: null, reason }
+  const isTooMany = code === 'RATELIMITED' || reply.status === 429;
+  return isTooMany || reply.status >= 500
+    ? { outcome: 'retry', afterMs: retryAfterMs(reply.headers), reason, isTooMany }
     : { outcome: 'failed', reason };
 }

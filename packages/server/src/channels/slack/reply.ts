@@ -7,8 +7,9 @@ import type {
   ReplyStep,
   SendOutcome,
 } from '../../domain/ports/channel.ts';
+import { retryAfterMs } from '../../domain/retry-after.ts';
 import { at, isObject, listAt, textAt } from '../body.ts';
-import { bearer, getCall, jsonCall, readJson, readStatus, retryAfterMs } from '../call.ts';
+import { bearer, getCall, jsonCall, readJson, readStatus, withQuery } from '../call.ts';
 import { splitText } from '../split.ts';
 import { apiOf, isOn } from '../specs.ts';
 
@@ -74,6 +75,12 @@ function lookup(answer: Answer, setup: ChannelSetup): HttpCall {
   return getCall(`${api(setup, method)}?${query}`, bearer(setup.credentials['botToken']));
 }
 
+/** docs.slack.dev, "Pagination". */
+export function nextLookup(asked: HttpCall, reply: HttpReply): HttpCall | null {
+  const cursor = textAt(readJson(reply), 'response_metadata', 'next_cursor') ?? '';
+  return cursor === '' ? null : withQuery(asked, 'cursor', cursor);
+}
+
 /** Works for 30 minutes and five messages, and where the bot is no member. It cannot be asked what arrived. */
 function answerCommand(responseUrl: string, text: string, mark: string): ReplyStep {
   const call = jsonCall('POST', responseUrl, { response_type: 'in_channel', replace_original: false, text });
@@ -87,7 +94,7 @@ export function readReply(reply: HttpReply): SendOutcome {
   const error = textAt(value, 'error') ?? 'unknown_error';
   const reason = `Slack answered "${error.slice(0, 100)}".`;
   return transient.has(error)
-    ? { outcome: 'retry', afterMs: retryAfterMs(reply), reason }
+    ? { outcome: 'retry', afterMs: retryAfterMs(reply.headers), reason, isTooMany: error === 'ratelimited' }
     : { outcome: 'failed', reason };
 }
 

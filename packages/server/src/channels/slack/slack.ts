@@ -10,7 +10,7 @@ import { emptyAnswer, event, textAnswer } from '../event.ts';
 import { allowBots, maxAnswersPerBot, required, sentToApi, setting } from '../specs.ts';
 import { readAction, readCommand } from './interaction.ts';
 import { readEvent } from './message.ts';
-import { answerStream, readReply, replySteps } from './reply.ts';
+import { answerStream, nextLookup, readReply, replySteps } from './reply.ts';
 import { verifySlack } from './verify.ts';
 
 export const slack: ChannelKind = {
@@ -62,6 +62,7 @@ export const slack: ChannelKind = {
   parse,
   reply: (answer, setup) => replySteps(answer, setup),
   readReply,
+  nextLookup,
   stream: answerStream,
 };
 

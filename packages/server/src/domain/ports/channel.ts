@@ -31,7 +31,13 @@ export type Forgery = 'signature_missing' | 'signature_wrong' | 'signature_stale
 export type Verdict =
   | { verdict: 'genuine' }
   /** `message` says to whoever sets the channel up what is wrong; it holds nothing secret. */
-  | { verdict: 'forged'; reason: Forgery; message: string }
+  | {
+      verdict: 'forged';
+      reason: Forgery;
+      message: string;
+      /** The URL of a document that does not name the key; another text of it may. */
+      unnamedIn?: string;
+    }
   /** Ask again with the text of this URL, which the kind has already pinned to the provider's hosts. */
   | { verdict: 'needs_document'; url: string };
 
@@ -156,9 +162,9 @@ export interface ReplyStep {
   call: HttpCall;
   /** What a second send of the very same call does: nothing (`same`), or a second message (`again`). */
   repeat: 'same' | 'again';
-  /** Asks the provider whether the message arrived although its answer did not; null when it cannot tell. */
+  /** Asks the provider whether the message arrived although its answer did not, page by page (`nextLookup`); null when it cannot tell. */
   lookup: HttpCall | null;
-  /** A text that stands in the look-up's answer exactly when the message arrived. */
+  /** A text that stands in an answer to the look-up exactly when the message arrived. */
   mark: string;
   /** In place of the mark, for a look-up that has to be read. `beganAt`: when the message may have been sent. */
   hasArrived?: (reply: HttpReply, beganAt: Date) => boolean;
@@ -194,7 +200,7 @@ export interface AnswerStream {
   update(answer: Answer, externalId: string, setup: ChannelSetup): HttpCall;
   /** The last state of one whose rest will never come; `answer` has what was said. */
   breakOff(answer: Answer, externalId: string, setup: ChannelSetup): HttpCall;
-  /** Asks which messages are there, for `find`. */
+  /** Asks which messages are there, page by page, for `find`. */
   lookup(answer: Answer, setup: ChannelSetup): HttpCall;
   /** The first message of the answer, among those; `isGrowing`: it is not the whole one. */
   find(reply: HttpReply, answer: Answer): { externalId: string; isGrowing: boolean } | null;
@@ -256,5 +262,10 @@ export interface ChannelKind {
   /** Built anew for every attempt, since `nowMs` goes into signatures. Empty when the channel has no way to answer. */
   reply(answer: Answer, setup: ChannelSetup, nowMs: number): ReplyStep[];
   readReply(reply: HttpReply): SendOutcome;
+  /**
+   * Asks for what the answer to a look-up (`asked`, or the one before) has left out; null: that was all, or the rest is
+   * from before `beganAt`. Absent: an answer is always all.
+   */
+  nextLookup?(asked: HttpCall, reply: HttpReply, beganAt: Date): HttpCall | null;
   readonly stream: AnswerStream | null;
 }
