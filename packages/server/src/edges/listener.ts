@@ -132,6 +132,7 @@ async function serveMount(
     const answer = errorResponse(failure, newHead(requestId));
     if (answer.status >= 500)
       app.edge.log.error('request failed', { requestId, cause: failure.cause ?? failure });
+    else app.edge.log.debug('request', { requestId, status: answer.status, refused: failure.message });
     if (response.headersSent) return void response.destroy();
     for (const [name, value] of answer.headers) response.setHeader(name, value);
     response.writeHead(answer.status).end(JSON.stringify(errorBody(failure)));

@@ -71,6 +71,16 @@ function headersOf(request: IncomingMessage): Map<string, string> {
   return headers;
 }
 
+/** Of the body. That a sender goes amid it, or takes too long, is its own doing, and no fault of the service. */
+async function* chunksOf(request: IncomingMessage): AsyncGenerator<Buffer> {
+  try {
+    // A refusal has to reach the sender, so the connection outlives the loop.
+    yield* request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
+  } catch (error) {
+    throw new DomainError('invalid_request', 'The body ended before it was complete.', { cause: error });
+  }
+}
+
 /** The whole body. What is too large is refused before it is read to its end. */
 async function readBytes(
   request: IncomingMessage,
@@ -88,8 +98,7 @@ async function readBytes(
   try {
     const chunks: Buffer[] = [];
     let size = 0;
-    // A refusal has to reach the sender, so the connection outlives the loop.
-    for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    for await (const chunk of chunksOf(request)) {
       size += chunk.length;
       onBytes(chunk.length);
       check(size);

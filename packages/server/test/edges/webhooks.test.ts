@@ -1,14 +1,16 @@
 import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { connect, type AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 import { notFound } from '../../src/domain/errors.ts';
 import type { InboundRequest } from '../../src/domain/ports/channel.ts';
 import { createWebhookEdge } from '../../src/edges/webhooks.ts';
 import { DomainError } from '../../src/domain/errors.ts';
+import { until } from '../support/until.ts';
 
 const id = '01999999-0000-7000-8000-00000000c4a1';
 const taken: InboundRequest[] = [];
+const refused: unknown[] = [];
 /** Set while forgeries come in. */
 let hurry: { hurriedBytes?: number } = {};
 let server: Server;
@@ -31,6 +33,7 @@ before(async () => {
   });
   server = createServer((request, response) => {
     edge.handle(request, response).catch((error: unknown) => {
+      refused.push(error);
       const code = error instanceof DomainError ? error.code : String(error);
       response.writeHead(400, { connection: 'close' }).end(code);
     });
@@ -104,5 +107,26 @@ test('while forgeries come in a larger body has to wait, and is not read', async
     assert.equal(await (await post(path, { body: 'x'.repeat(500) })).text(), 'grüß');
   } finally {
     hurry = {};
+  }
+});
+
+test('that a sender goes amid its body is told as its own doing, not as a fault of the service', async () => {
+  const heads = ['Content-Length: 20', 'Transfer-Encoding: chunked'];
+  for (const head of heads) {
+    const before = refused.length;
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    socket.write(
+      `POST /api/webhooks/slack/${id} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n${head}\r\n\r\n`,
+    );
+    // The service has begun to read.
+    await new Promise((resolve) => socket.once('data', resolve));
+    socket.write(head.startsWith('C') ? '{"half' : '6\r\n{"half\r\n');
+    socket.resetAndDestroy();
+    const error = await until('it is refused', () => refused[before]);
+    assert.ok(error instanceof DomainError, String(error));
+    assert.deepEqual(
+      [error.code, error.message],
+      ['invalid_request', 'The body ended before it was complete.'],
+    );
   }
 });

@@ -3,6 +3,7 @@ import { invalid } from '../../domain/errors.ts';
 import type { ChannelSetup, InboundEvent, InboundRequest } from '../../domain/ports/channel.ts';
 import { at, isObject, objectAt, textAt, type Json } from '../body.ts';
 import { event, plainName, withoutEmpty } from '../event.ts';
+import { sha256 } from '../signing.ts';
 import { allows, isOn, listOf, textOf } from '../specs.ts';
 import { names } from './mention.ts';
 
@@ -44,7 +45,8 @@ export function readGithubEvent(
     const ignore = isWanted ? reasonBySender(body, setup, repository) : 'not_a_message';
     return event({
       ...common,
-      messageKey: isWanted ? delivery : null,
+      // The header with the delivery's id is not signed; what it tells of is, and says when that was.
+      messageKey: isWanted ? `${name}:${sha256(request.body).toString('hex')}` : null,
       conversationKey: `${repository}:${name}:${textAt(body, 'ref') ?? ''}`,
       text: isWanted ? JSON.stringify(body).slice(0, 50_000) : '',
       ignore,

@@ -138,9 +138,9 @@ function readEvent(request: InboundRequest, setup: ChannelSetup): InboundEvent {
   return withoutEmpty(
     event({
       kind: `generic.${plainName(template('type') ?? 'event')}`,
-      deliveryKey: delivery.slice(0, 300),
-      messageKey: (template('messageId') ?? delivery).slice(0, 300),
-      conversationKey: (template('conversation') ?? `delivery:${delivery}`).slice(0, 300),
+      deliveryKey: delivery,
+      messageKey: template('messageId') ?? delivery,
+      conversationKey: template('conversation') ?? `delivery:${delivery}`,
       text: text.slice(0, textChars),
       sender: sender === null ? null : { id: sender.slice(0, 300), name: null, isBot: false },
       replyTo:

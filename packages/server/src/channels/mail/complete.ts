@@ -70,9 +70,9 @@ function fill(
   return {
     ...event,
     mail: null,
-    messageKey: id === null ? event.messageKey : `mail:${id}`.slice(0, 300),
+    messageKey: id === null ? event.messageKey : messageKey(id, sender, headerOf(headers, 'date')),
     // A subject never joins mails: strangers choose it.
-    conversationKey: id === null ? event.messageKey : `mail:${id}`.slice(0, 300),
+    conversationKey: id === null ? event.messageKey : `mail:${id}`,
     threadKeys: [...tokens.map((token) => `token:${token}`), ...answered.map((given) => `mail:${given}`)],
     text: subject === '' || answered.length > 0 ? read.stripped : `${subject}\n\n${read.stripped}`.trim(),
     sender: { id: sender, name: displayName(from), isBot: false },
@@ -86,6 +86,10 @@ function fill(
     },
   };
 }
+
+/** Some senders give each of their mails the same id, or that of somebody else's mail: those are other mails. */
+const messageKey = (id: string, sender: string, date: string | null): string =>
+  `mail:${id}|${sender}|${Date.parse(date ?? '') || (date ?? '').trim()}`;
 
 function reasonByPolicy(
   sender: string,

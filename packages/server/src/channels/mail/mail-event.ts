@@ -9,7 +9,7 @@ export function mailEvent(mail: IncomingMail): InboundEvent {
   return event({
     kind: 'email.received',
     deliveryKey: mail.deliveryKey,
-    messageKey: id ? `mail:${id}`.slice(0, 300) : null,
+    messageKey: id ? `mail:${id}` : null,
     mail: mail.source,
   });
 }

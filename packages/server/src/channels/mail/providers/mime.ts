@@ -6,7 +6,7 @@ import { emptyAnswer } from '../../event.ts';
 import { forged, genuine, sameText, secretsOf, sha256 } from '../../signing.ts';
 import { standardHeaders, verifyStandard } from '../../standard-webhooks.ts';
 import { unfoldHeaders } from '../headers.ts';
-import { headerOf } from '../loops.ts';
+import { headerOf, type HeaderList } from '../loops.ts';
 import { mailEvent } from '../mail-event.ts';
 import type { MailReceiver } from '../provider.ts';
 
@@ -28,14 +28,16 @@ export const mimeReceiver: MailReceiver = {
         .subarray(0, 64 * 1024)
         .toString('latin1')
         .split(/\r?\n\r?\n/, 1)[0] ?? '';
-    const messageId = headerOf(unfoldHeaders(head), 'message-id');
+    const headers = unfoldHeaders(head);
+    const messageId = headerOf(headers, 'message-id');
     const to = (request.headers.get('x-envelope-to') ?? '')
       .split(',')
       .map((text) => text.trim())
       .filter(Boolean);
     // One message may be for several recipients, each in a delivery of its own.
-    const own = messageId ?? sha256(request.body).toString('hex');
-    const deliveryKey = standardHeaders(request)?.id ?? `${own}:${to.join(',')}`.slice(0, 300);
+    const deliveryKey =
+      standardHeaders(request)?.id ??
+      `${sameMail(headers, request.body.subarray(head.length))}:${to.join(',')}`;
     const source = {
       form: 'mime' as const,
       raw: request.body,
@@ -45,6 +47,17 @@ export const mimeReceiver: MailReceiver = {
     return { answer: emptyAnswer, events: [mailEvent({ deliveryKey, messageId, source })] };
   },
 };
+
+const telling = ['message-id', 'from', 'date', 'authentication-results'];
+
+/**
+ * The same for each copy of a mail, whichever servers it came through. Its id alone would not do: whoever writes another
+ * mail with the same one, or forges the same mail, must not keep this one from being heard.
+ */
+function sameMail(headers: HeaderList, content: Buffer): string {
+  const told = headers.filter(([name]) => telling.includes(name.toLowerCase()));
+  return sha256(JSON.stringify(told), content).toString('hex');
+}
 
 function verifyMime(request: InboundRequest, setup: ChannelSetup, nowMs: number): Verdict {
   const secrets = secretsOf(setup.credentials['webhookSecret'], setup.previousSecret);

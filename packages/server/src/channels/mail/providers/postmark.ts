@@ -20,7 +20,7 @@ export const postmarkReceiver: MailReceiver = {
       const isBounce = record === 'Bounce' || record === 'SpamComplaint';
       const found = event({
         kind: isBounce ? 'email.bounced' : 'email.event',
-        deliveryKey: `${record}:${id}`.slice(0, 300),
+        deliveryKey: `${record}:${id}`,
         ignore: isBounce ? 'bounce' : 'not_a_message',
       });
       return { answer: emptyAnswer, events: [found] };

@@ -29,12 +29,12 @@ export const sendgridReceiver: MailReceiver = {
     const parts = readMultipart(request);
     const source = readSource(parts);
     const id = source.form === 'fields' ? headerOf(source.fields.headers, 'message-id') : messageIdIn(source);
-    // SendGrid sends no id of its own.
-    const deliveryKey = id ?? `mail:${sha256(...parts.map((part) => part.bytes)).toString('hex')}`;
+    // SendGrid sends no id of its own, and that of the mail is for its sender to choose.
+    const deliveryKey = `mail:${sha256(...parts.map((part) => part.bytes)).toString('hex')}`;
     const to = source.envelope.to.join(',');
     return {
       answer: emptyAnswer,
-      events: [mailEvent({ deliveryKey: `${deliveryKey}:${to}`.slice(0, 300), messageId: id, source })],
+      events: [mailEvent({ deliveryKey: `${deliveryKey}:${to}`, messageId: id, source })],
     };
   },
 };
