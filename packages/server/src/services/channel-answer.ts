@@ -60,7 +60,14 @@ export async function sendAnswer(
     if (externalId !== null) call = step.change!(externalId);
     isGivenUp.throwIfAborted();
     await answers.putAnswer(eventId, place, 'sending', externalId);
-    const outcome = await attempt(caller, { ...step, call }, kind);
+    let outcome = await attempt(caller, { ...step, call }, kind);
+    if (outcome.outcome === 'failed' && outcome.isGone && externalId !== null) {
+      // Somebody has deleted what grew; the answer is owed all the same, as a message of its own.
+      externalId = null;
+      isGivenUp.throwIfAborted();
+      await answers.putAnswer(eventId, place, 'sending', null);
+      outcome = await attempt(caller, step, kind);
+    }
     if (outcome.outcome === 'sent') await answers.putAnswer(eventId, place, 'sent', outcome.externalId);
     else {
       if (outcome.outcome === 'retry' && outcome.isUntaken && externalId === null)

@@ -1,7 +1,7 @@
 import { boundedKey } from '../domain/bounded-key.ts';
 import { limits } from '../domain/limits.ts';
 import { isTerminal } from '../domain/nouns.ts';
-import type { ChannelKind, ChannelSetup } from '../domain/ports/channel.ts';
+import type { ChannelKind, ChannelSetup, SendOutcome } from '../domain/ports/channel.ts';
 import type { DueEvent } from '../store/inbound-queue.ts';
 import { sendAnswer } from './channel-answer.ts';
 import {
@@ -22,6 +22,16 @@ type Dependencies = Pick<
 const turnLost = 'turn_lost';
 /** The longest that a run is listened to in one go. */
 const listenMs = 600_000;
+
+const again = ({
+  reason,
+  afterMs,
+  isTooMany = false,
+}: Extract<SendOutcome, { outcome: 'retry' }>): Worked => ({
+  retry: reason,
+  afterMs,
+  isTooMany,
+});
 
 /** From the end of an event's turn to its answer. */
 export function createInboundEnd({ queue, answers, runs, caller, mail, streams }: Dependencies) {
@@ -62,7 +72,7 @@ export function createInboundEnd({ queue, answers, runs, caller, mail, streams }
       }
       const hasAnswer = run.status === 'completed' && message !== null && message.content.trim() !== '';
       const broken = hasAnswer ? null : await streams.breakOff(due, runId, kind, setup, isGivenUp);
-      if (broken?.outcome === 'retry') return { retry: broken.reason, afterMs: broken.afterMs };
+      if (broken?.outcome === 'retry') return again(broken);
       if (run.status !== 'completed') {
         await queue.settle(due.id, 'failed', run.error?.error ?? `The run was ${run.status}.`);
         return 'over';
@@ -77,10 +87,7 @@ export function createInboundEnd({ queue, answers, runs, caller, mail, streams }
       }
       const answer = { text: message.content, replyTo: due.replyTo, outboxId: due.id };
       const outcome = await sendAnswer({ answers, caller, isGivenUp }, due.id, answer, kind, setup);
-      if (outcome.outcome === 'retry') {
-        const { reason, afterMs, isTooMany = false } = outcome;
-        return { retry: reason, afterMs, isTooMany };
-      }
+      if (outcome.outcome === 'retry') return again(outcome);
       if (outcome.outcome !== 'sent') {
         await queue.settle(due.id, 'failed', outcome.reason);
         return 'over';

@@ -15,7 +15,7 @@ export interface ProofDocuments {
    * most. Throws `unavailable` when it cannot be had.
    */
   refresh(url: string, seen: Documents): Promise<boolean>;
-  /** Whether it was there before and has not been asked for lately, so that nobody makes many calls with it. */
+  /** Whether it is being fetched, or was there before and has not been asked for lately: nobody makes many calls with it. */
   isDue(url: string): boolean;
 }
 
@@ -87,6 +87,7 @@ export function createProofDocuments(caller: GuardedCaller, now: () => number = 
     },
 
     isDue(url) {
+      if (underWay.has(url)) return true;
       if (!kept.has(url) || isLately(refreshed, url)) return false;
       refreshed.set(url, now());
       return true;

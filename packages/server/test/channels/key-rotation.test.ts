@@ -145,3 +145,30 @@ test('a key set whose time is over is fetched for a genuine delivery, however ma
     );
   });
 });
+
+test('a key set whose time is over is fetched once for all deliveries that come meanwhile, however many forgeries come', async () => {
+  let nowMs = 1_000_000;
+  let answer = Promise.withResolvers<void>();
+  let calls = 0;
+  const documents = createProofDocuments(
+    {
+      async call() {
+        calls += 1;
+        await answer.promise;
+        return { status: 200, headers: new Map(), body: Buffer.from('keys') };
+      },
+    },
+    () => nowMs,
+  );
+  const url = 'https://keys.example/set';
+  answer.resolve();
+  await documents.fetch(url);
+  nowMs += 20 * 60_000;
+  answer = Promise.withResolvers();
+  const deliver = () => (documents.isDue(url) ? documents.fetch(url) : Promise.reject(new Error('refused')));
+  const delivered = [deliver(), deliver(), deliver()];
+  answer.resolve();
+  await Promise.all(delivered);
+  assert.equal(calls, 2);
+  assert.equal(documents.isDue(url), false);
+});

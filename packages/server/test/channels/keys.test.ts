@@ -27,6 +27,30 @@ test('a GitHub event that starts a turn as its channel lists it is the same one 
   assert.notEqual(first.messageKey, other.messageKey);
 });
 
+test('a GitHub event that says neither when it was nor which one it is is another one under another id of its delivery', () => {
+  const setup = setupOf(githubFixture, {
+    settings: { ...githubFixture.settings, events: ['workflow_dispatch'], respondTo: 'all' },
+  });
+  const read = (delivery: string) => {
+    const unsigned = json({
+      inputs: { task: 'report' },
+      ref: 'refs/heads/main',
+      sender: { login: 'ada', type: 'User' },
+      repository: { full_name: 'octo/hello' },
+    });
+    const { headers, ...request } = signed(githubFixture, unsigned);
+    const told = new Map([
+      ...headers,
+      ['x-github-event', 'workflow_dispatch'],
+      ['x-github-delivery', delivery],
+    ]);
+    return kinds.github.parse({ ...request, headers: told }, setup).events[0]!;
+  };
+  assert.equal(read('1').ignore, null);
+  assert.notEqual(read('1').messageKey, read('2').messageKey);
+  assert.equal(read('1').messageKey, read('1').messageKey);
+});
+
 test('ids that are alike in their first hundreds of characters are two ids, and no key is too long to be stored', () => {
   const long = 'x'.repeat(2_000);
   const generic = (end: string) => {

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { providerStandIn } from '../support/provider-stand-in.ts';
 import { until } from '../support/until.ts';
-import { hookUrl } from './fixtures/fixture.ts';
-import { mime } from './fixtures/mail.ts';
+import { hookUrl, json, signed } from './fixtures/fixture.ts';
+import { mime, postmarkFixture } from './fixtures/mail.ts';
 import { channelWorld } from './world.ts';
 
 let world: Awaited<ReturnType<typeof channelWorld>>;
@@ -83,4 +83,54 @@ test('a forged copy of a mail that comes first does not keep the mail from being
   await box.take(`Authentication-Results: mx.example; dmarc=pass\r\n${raw}`);
   await box.take(`Authentication-Results: mx.example; dmarc=pass\r\n${raw}`);
   assert.deepEqual(await box.outcome(), { turns: 1, answers: 1, states: ['not_authenticated', 'done'] });
+});
+
+test('several senders may bear the same id also where it is not written as the standard says', async () => {
+  const box = await mailbox();
+  const raw = mime({ id: '1' }).replace('<q1@example.com>', 'q1');
+  await box.take(raw.replaceAll('ada@example.com', 'bob@example.com'));
+  await box.take(raw);
+  await box.take(`Authentication-Results: mx2.example; dmarc=none\r\n${raw}`);
+  const { turns, answers } = await box.outcome();
+  assert.deepEqual({ turns, answers }, { turns: 2, answers: 2 });
+});
+
+test('copies of a mail without an id have one turn, whatever each server says of its sender; a forged one counts for nothing', async () => {
+  const raw = mime({ id: '1' }).replace(/Message-ID: .*\r\n/, '');
+  const through = (server: string, verdict: string) =>
+    `Authentication-Results: ${server}; dmarc=${verdict}\r\n${raw}`;
+  const open = await mailbox();
+  await open.take(through('mx1.example', 'pass'));
+  await open.take(through('mx2.example', 'pass'));
+  await open.take(through('mx2.example', 'pass').replace('08:53:19', '08:53:20'));
+  const { turns, answers } = await open.outcome();
+  assert.deepEqual({ turns, answers }, { turns: 2, answers: 2 });
+  const strict = await mailbox({ requireDmarcPass: true, authenticationServer: 'mx1.example' });
+  await strict.take(through('mx1.example', 'fail'));
+  await strict.take(through('mx1.example', 'pass'));
+  assert.deepEqual(await strict.outcome(), { turns: 1, answers: 1, states: ['not_authenticated', 'done'] });
+});
+
+test('mails that Postmark hands on are told from each other by their dates too', async () => {
+  const { channel } = await world.service.create(world.owner, world.agentId, {
+    kind: 'email',
+    settings: postmarkFixture.settings,
+    credentials: postmarkFixture.credentials,
+    apiBaseUrl: provider.url,
+  });
+  const deliver = (id: string, date: string) => {
+    const { body } = postmarkFixture.message({ id: '1' });
+    const told = { ...(JSON.parse(String(body)) as object), MessageID: id, Date: date };
+    return world.inbox.receive('email', channel.id, signed(postmarkFixture, json(told)));
+  };
+  await deliver('first', 'Thu, 9 Oct 2025 08:53:19 +0000');
+  await deliver('again', 'Thu, 9 Oct 2025 10:53:19 +0200');
+  await deliver('other', 'Fri, 10 Oct 2025 08:53:19 +0000');
+  const states = await until('every mail is settled', async () => {
+    const rows = await world.db.sql<{ state: string }[]>`
+      select state from inbound_events where channel_id = ${channel.id} order by id`;
+    const found = rows.map(({ state }) => state);
+    return found.every((state) => state === 'done' || state === 'duplicate') ? found : null;
+  });
+  assert.deepEqual(states, ['done', 'duplicate', 'done']);
 });

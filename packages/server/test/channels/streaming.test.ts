@@ -172,6 +172,36 @@ test('a first message that nobody heard of is found by its mark, and made whole'
   );
 });
 
+test('an answer whose message somebody deletes while it grows is said whole, in a message of its own', async () => {
+  const asked = await ask('deleted', 'end');
+  const message = await asked.shown('one');
+  Object.assign(message, { ts: 'deleted', thread: 'deleted' });
+  asked.go(1);
+  asked.go(2);
+  assert.equal((await asked.settled('done')).reason, null);
+  assert.deepEqual(
+    slack.in(asked.thread).map(({ text, isGrowing }) => [text, isGrowing]),
+    [['one two three', false]],
+  );
+});
+
+test('that the end of an answer that failed is too many for Slack counts as no attempt', async () => {
+  const asked = await ask('failing', 'fail');
+  await asked.shown('one');
+  let refusals = 0;
+  slack.answerBy((_, sent) => {
+    if (sent.metadata.event_payload.growing || (refusals += 1) > 2) return undefined;
+    return { status: 429, headers: { 'retry-after': '0' }, body: { ok: false, error: 'ratelimited' } };
+  });
+  asked.go(1);
+  asked.go(2);
+  const { id } = await asked.settled('failed');
+  slack.answerBy(null);
+  assert.equal(refusals, 3);
+  const [row] = await world.db.sql`select attempts from inbound_events where id = ${id}`;
+  assert.equal(row!['attempts'], 1);
+});
+
 test('nothing is shown before its end where the channel does not want that', async () => {
   const asked = await ask('off', 'end', {});
   asked.go(1);

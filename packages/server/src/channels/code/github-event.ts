@@ -19,6 +19,19 @@ const spoken: Record<string, { body: string; action: string; edited: string; del
   discussion: { body: 'discussion', action: 'created', edited: 'edited', deleted: 'deleted' },
 };
 
+/** Events that say neither when they were nor which one of them it is: another one may have the same bytes. */
+const withoutTime = new Set([
+  'repository_dispatch',
+  'workflow_dispatch',
+  'member',
+  'membership',
+  'organization',
+  'star',
+  'team',
+  'team_add',
+  'watch',
+]);
+
 /** Null for GitHub's ping. */
 export function readGithubEvent(
   request: InboundRequest,
@@ -46,7 +59,9 @@ export function readGithubEvent(
     return event({
       ...common,
       // The header with the delivery's id is not signed; what it tells of is, and says when that was.
-      messageKey: isWanted ? `${name}:${sha256(request.body).toString('hex')}` : null,
+      messageKey: isWanted
+        ? `${name}:${withoutTime.has(name) ? delivery : sha256(request.body).toString('hex')}`
+        : null,
       conversationKey: `${repository}:${name}:${textAt(body, 'ref') ?? ''}`,
       text: isWanted ? JSON.stringify(body).slice(0, 50_000) : '',
       ignore,

@@ -57,26 +57,27 @@ function fill(
   read: ReadText,
   setup: ChannelSetup,
 ): InboundEvent {
-  const own = (textOf(setup.settings, 'address') ?? '').toLowerCase();
+  const address = (textOf(setup.settings, 'address') ?? '').toLowerCase();
   const from = headerOf(headers, 'from') ?? '';
   const sender = bareAddress(from);
   const id = messageIds(headerOf(headers, 'message-id') ?? '')[0] ?? null;
+  const own = id === null ? event.messageKey : `mail:${id}`;
   const answered = answeredIds(headers);
   const subject = headerOf(headers, 'subject') ?? '';
   const tokens = mail.envelope.to
-    .map((to) => plusToken(bareAddress(to), own))
+    .map((to) => plusToken(bareAddress(to), address))
     .filter((token) => token !== null);
   const replyAddress = bareAddress(headerOf(headers, 'reply-to') ?? '') || sender;
   return {
     ...event,
     mail: null,
-    messageKey: id === null ? event.messageKey : messageKey(id, sender, headerOf(headers, 'date')),
+    messageKey: own === null ? null : messageKey(own, sender, headerOf(headers, 'date')),
     // A subject never joins mails: strangers choose it.
-    conversationKey: id === null ? event.messageKey : `mail:${id}`,
+    conversationKey: own,
     threadKeys: [...tokens.map((token) => `token:${token}`), ...answered.map((given) => `mail:${given}`)],
     text: subject === '' || answered.length > 0 ? read.stripped : `${subject}\n\n${read.stripped}`.trim(),
     sender: { id: sender, name: displayName(from), isBot: false },
-    ignore: loopReason(headers, mail.envelope, own) ?? reasonByPolicy(sender, mail, headers, setup),
+    ignore: loopReason(headers, mail.envelope, address) ?? reasonByPolicy(sender, mail, headers, setup),
     attachments: attachmentsOf(mail, read),
     replyTo: {
       to: replyAddress,
@@ -88,8 +89,8 @@ function fill(
 }
 
 /** Some senders give each of their mails the same id, or that of somebody else's mail: those are other mails. */
-const messageKey = (id: string, sender: string, date: string | null): string =>
-  `mail:${id}|${sender}|${Date.parse(date ?? '') || (date ?? '').trim()}`;
+const messageKey = (own: string, sender: string, date: string | null): string =>
+  `${own}|${sender}|${Date.parse(date ?? '') || (date ?? '').trim()}`;
 
 function reasonByPolicy(
   sender: string,

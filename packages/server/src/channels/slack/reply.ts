@@ -95,7 +95,7 @@ export function readReply(reply: HttpReply): SendOutcome {
   const reason = `Slack answered "${error.slice(0, 100)}".`;
   return transient.has(error)
     ? { outcome: 'retry', afterMs: retryAfterMs(reply.headers), reason, isTooMany: error === 'ratelimited' }
-    : { outcome: 'failed', reason };
+    : { outcome: 'failed', reason, isGone: error === 'message_not_found' };
 }
 
 /**

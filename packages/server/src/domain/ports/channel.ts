@@ -183,7 +183,8 @@ export type SendOutcome =
   | { outcome: 'sent'; externalId: string | null }
   /** `afterMs` is the provider's own word, else null. `isTooMany`: it asks for fewer at once, which is no fault of this one. */
   | { outcome: 'retry'; afterMs: number | null; reason: string; isTooMany?: boolean }
-  | { outcome: 'failed'; reason: string }
+  /** `isGone`: what was to be changed is not there any more. */
+  | { outcome: 'failed'; reason: string; isGone?: boolean }
   /** It may have been sent, and nobody can find out. */
   | { outcome: 'doubtful'; reason: string };
 

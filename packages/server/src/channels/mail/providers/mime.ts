@@ -29,15 +29,16 @@ export const mimeReceiver: MailReceiver = {
         .toString('latin1')
         .split(/\r?\n\r?\n/, 1)[0] ?? '';
     const headers = unfoldHeaders(head);
-    const messageId = headerOf(headers, 'message-id');
+    const content = request.body.subarray(head.length);
+    // Each server that a mail without an id comes through says something else of who sent it.
+    const messageId = headerOf(headers, 'message-id') || hashOf(headers, ['from', 'date'], content);
     const to = (request.headers.get('x-envelope-to') ?? '')
       .split(',')
       .map((text) => text.trim())
       .filter(Boolean);
     // One message may be for several recipients, each in a delivery of its own.
     const deliveryKey =
-      standardHeaders(request)?.id ??
-      `${sameMail(headers, request.body.subarray(head.length))}:${to.join(',')}`;
+      standardHeaders(request)?.id ?? `${hashOf(headers, telling, content)}:${to.join(',')}`;
     const source = {
       form: 'mime' as const,
       raw: request.body,
@@ -48,14 +49,14 @@ export const mimeReceiver: MailReceiver = {
   },
 };
 
-const telling = ['message-id', 'from', 'date', 'authentication-results'];
-
 /**
- * The same for each copy of a mail, whichever servers it came through. Its id alone would not do: whoever writes another
+ * The same in each copy of a mail, whichever servers it came through. Its id alone would not do: whoever writes another
  * mail with the same one, or forges the same mail, must not keep this one from being heard.
  */
-function sameMail(headers: HeaderList, content: Buffer): string {
-  const told = headers.filter(([name]) => telling.includes(name.toLowerCase()));
+const telling = ['message-id', 'from', 'date', 'authentication-results'];
+
+function hashOf(headers: HeaderList, names: string[], content: Buffer): string {
+  const told = headers.filter(([name]) => names.includes(name.toLowerCase()));
   return sha256(JSON.stringify(told), content).toString('hex');
 }
 

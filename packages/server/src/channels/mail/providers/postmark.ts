@@ -35,7 +35,11 @@ function readSource(body: Json): MailSource {
   const headers = listAt(body, 'Headers')
     .filter(isObject)
     .map((item): [string, string] => [textAt(item, 'Name') ?? '', textAt(item, 'Value') ?? '']);
-  headers.push(['From', textAt(body, 'From') ?? ''], ['Subject', textAt(body, 'Subject') ?? '']);
+  headers.push(
+    ['From', textAt(body, 'From') ?? ''],
+    ['Subject', textAt(body, 'Subject') ?? ''],
+    ['Date', textAt(body, 'Date') ?? ''],
+  );
   const attachments = listAt(body, 'Attachments')
     .filter(isObject)
     .map((file) => ({
