@@ -10,12 +10,14 @@ const maxNames = 50_000;
 export class SyntheticNames {
   readonly #addresses = new Map<string, number>();
   readonly #names = new Map<number, string>();
+  /** Goes through the names in their order, once: to begin anew for each would pass by all that were forgotten. */
+  readonly #oldest = this.#addresses.keys();
   #next = 1;
 
   addressOf(name: string): number {
     const known = this.#addresses.get(name);
     if (known !== undefined) return known;
-    if (this.#addresses.size >= maxNames) this.#forget(this.#addresses.keys().next().value!);
+    if (this.#addresses.size >= maxNames) this.#forget(this.#oldest.next().value!);
     while (this.#names.has(this.#next)) this.#next = (this.#next % (addressCount - 2)) + 1;
     this.#addresses.set(name, this.#next);
     this.#names.set(this.#next, name);

@@ -67,6 +67,8 @@ export function createListener(
     answering(request, response);
     const reason = ambiguousHead(request);
     if (reason !== null) return refuseHead(response, 400, reason);
+    // A client of HTTP/1.0 need not name one, as the health checks of some balancers do not; the adapter cannot do without.
+    request.headers.host ??= 'localhost';
     if (hosts.labelOf(request) !== null) return void appListener(request, response);
     const mount = mounts.find((one) => request.url?.startsWith(one.prefix));
     if (mount) void serveMount(app, mount, request, response);

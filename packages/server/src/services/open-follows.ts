@@ -28,6 +28,8 @@ export function createOpenFollows(db: Database, log: Log): OpenFollows {
   let timer: NodeJS.Timeout | null = null;
 
   async function check(): Promise<void> {
+    // The last one has ended meanwhile, often since the service stops and the database is about to be closed.
+    if (open.size === 0) return;
     const keyIds = new Set<string>();
     const conversationIds = new Set<string>();
     const agentIds = new Set<string>();

@@ -96,6 +96,13 @@ test('a head that says two things at once, names no host or expects what is not 
   assert.match(once.text, /^HTTP\/1\.1 200 /);
 });
 
+test('a client of HTTP/1.0 need not name a host', async () => {
+  for (const path of ['/healthz', '/v1/limits', `/v1/agents/${world.agent.id}`, '/raw/x']) {
+    const { text } = await raw(`GET ${path} HTTP/1.0\r\nAuthorization: Bearer ${world.keys.owner}\r\n\r\n`);
+    assert.match(text, /^HTTP\/1\.1 200 /, `${path}: ${text}`);
+  }
+});
+
 test('413 for an endless chunked body, without reading it all', async () => {
   const head =
     `POST /v1/agents HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${world.keys.owner}\r\n` +
