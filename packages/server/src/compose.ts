@@ -290,6 +290,7 @@ export async function compose(
     host: runtime.host,
     driver: sandboxDriver,
     volumesDir: config.paths.volumes,
+    removeAgent: runtime.removeAgent,
     snapshotsDir: config.paths.snapshots,
     diskBytes: config.sandbox.diskMb * 1024 * 1024,
   });
@@ -319,6 +320,7 @@ export async function compose(
     driver: sandboxDriver,
     volumes,
     volumesDir: config.paths.volumes,
+    removeAgent: runtime.removeAgent,
     diskBytes: config.sandbox.diskMb * 1024 * 1024,
   });
   const events = createEvents({ db, hub, outcomes, cursors, log });

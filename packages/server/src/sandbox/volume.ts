@@ -42,6 +42,15 @@ export function prepareRunDir(runDir: string, user: SandboxUser): void {
  * than the sandbox itself could. Idempotent.
  */
 export async function removeVolume(volumeDir: string): Promise<void> {
+  try {
+    await removeOnce(volumeDir);
+  } catch (error) {
+    // Somebody else may have been at it as well, and has removed it under our feet.
+    if (await lstat(volumeDir).catch(ignoreMissing)) throw error;
+  }
+}
+
+async function removeOnce(volumeDir: string): Promise<void> {
   const stat = await lstat(volumeDir).catch(ignoreMissing);
   if (!stat) return;
   if (!stat.isDirectory()) throw new Error(`${volumeDir} is not a folder, so it is no volume.`);

@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { requireEdit } from '../domain/access.ts';
 import { DomainError, invalid } from '../domain/errors.ts';
 import { preconditionFailed, requirePreconditions, type Preconditions } from '../domain/preconditions.ts';
@@ -10,17 +9,17 @@ import type { SandboxDriver } from '../domain/ports/sandbox.ts';
 import type { VolumeEntry, VolumePath, Volumes } from '../domain/ports/volume.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { DeploymentStore } from '../store/deployments.ts';
+import { agentVolume, type AgentVolumeDependencies } from './agent-volume.ts';
 import type { SandboxFilesService, Upload } from './api.ts';
 import { Places } from './places.ts';
 import { visibleAgent } from './visible-agent.ts';
 
-export interface SandboxFilesDependencies {
+export interface SandboxFilesDependencies extends AgentVolumeDependencies {
   agents: AgentStore;
   deployments: Pick<DeploymentStore, 'activeOf'>;
   cursors: Cursors;
   driver: Pick<SandboxDriver, 'prepareVolume' | 'volumeUse'>;
   volumes: Volumes;
-  volumesDir: string;
   /** The installation's limit; an agent's manifest may ask for less. */
   diskBytes: number;
 }
@@ -38,9 +37,7 @@ export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFiles
 
   async function seen(p: Principal, agentId: string): Promise<{ agent: Agent; volumeDir: string }> {
     const agent = await visibleAgent(agents, p, agentId);
-    const volumeDir = join(deps.volumesDir, agent.id);
-    await deps.driver.prepareVolume(volumeDir, agent.slot);
-    return { agent, volumeDir };
+    return { agent, volumeDir: await agentVolume(deps, agent) };
   }
 
   async function changed(p: Principal, agentId: string): Promise<{ agent: Agent; volumeDir: string }> {

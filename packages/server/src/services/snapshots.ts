@@ -5,24 +5,22 @@ import { isId, newId } from '../domain/ids.ts';
 import { limits } from '../domain/limits.ts';
 import type { Agent, Principal } from '../domain/nouns.ts';
 import type { Cursors } from '../domain/paging.ts';
-import type { SandboxDriver } from '../domain/ports/sandbox.ts';
 import type { Chunk, Snapshots } from '../domain/ports/volume.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { SnapshotRow, SnapshotStore } from '../store/snapshots.ts';
+import { agentVolume, type AgentVolumeDependencies } from './agent-volume.ts';
 import type { SnapshotsService } from './api.ts';
 import { pageById } from './paging.ts';
 import { createQueues } from './queues.ts';
 import type { SandboxHost } from './sandbox-host.ts';
 import { visibleAgent } from './visible-agent.ts';
 
-export interface SnapshotsDependencies {
+export interface SnapshotsDependencies extends AgentVolumeDependencies {
   agents: AgentStore;
   snapshots: SnapshotStore;
   store: Snapshots;
   cursors: Cursors;
   host: Pick<SandboxHost, 'quiesce'>;
-  driver: Pick<SandboxDriver, 'prepareVolume'>;
-  volumesDir: string;
   /** Each organisation has a folder of its own in it: what one has stored tells another nothing. */
   snapshotsDir: string;
   diskBytes: number;
@@ -66,22 +64,18 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
     return found;
   }
 
-  async function volumeOf(agent: Agent): Promise<string> {
-    const volumeDir = join(deps.volumesDir, agent.id);
-    await deps.driver.prepareVolume(volumeDir, agent.slot);
-    return volumeDir;
-  }
-
   async function replaceFiles(
     target: Agent,
     orgId: string,
     saved: { chunks: Chunk[]; bytes: number },
     check?: () => Promise<unknown>,
   ): Promise<void> {
-    const volumeDir = await volumeOf(target);
+    const volumeDir = await agentVolume(deps, target);
     const room = { maxBytes: Math.max(maxBytes, saved.bytes * 2), maxEntries: ENTRIES_MAX };
     await host.quiesce(target.id, 'stopped', async () => {
       await check?.();
+      // Its deletion waits for what is done here, and not for what only waits.
+      if (!(await agents.get(target.id))) throw notFound();
       await store.restore(storeOf(orgId), volumeDir, saved.chunks, room);
     });
   }
@@ -108,7 +102,7 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
 
     async create(p, agentId, { name = '' }) {
       const agent = await editable(p, agentId);
-      const volumeDir = await volumeOf(agent);
+      const volumeDir = await agentVolume(deps, agent);
       return inOrder(agent.orgId, async () => {
         // Counted in the queue: of many that are asked for at once, only so many are let through.
         if ((await snapshots.countOf(agentId)) >= limits.snapshotsPerAgent)
@@ -158,7 +152,7 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
 
     async hold(agent, look) {
       const { orgId } = agent;
-      const volumeDir = await volumeOf(agent);
+      const volumeDir = await agentVolume(deps, agent);
       // In use from within the queue on: a sweep that follows leaves it.
       const { saved, seen } = await inOrder(orgId, async () => {
         const held = await host.quiesce(agent.id, 'frozen', async () => ({

@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { chownSync, lstatSync, mkdirSync, readdirSync, rmdirSync } from 'node:fs';
+import { chownSync, existsSync, lstatSync, mkdirSync, readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { guarded, told } from './walk.ts';
 
 /** Host user and group to whom a sandbox's files belong. */
 export interface Owner {
@@ -19,16 +20,21 @@ const stagingOf = (volumeDir: string): string => join(volumeDir, 'staging');
 /** Null where the service is not root: then everything is the service's own. */
 export function ownerOf(volumeDir: string): Owner | null {
   if (process.getuid?.() !== 0) return null;
-  const { uid, gid } = lstatSync(join(volumeDir, 'workspace'));
+  const { uid, gid } = guarded(() => lstatSync(join(volumeDir, 'workspace')));
   return { uid, gid };
 }
 
 /** A folder of its own for one operation, that the owner may enter, since `rm` runs as the owner. */
 export function openStaging(volumeDir: string, owner: Owner | null): string {
   const staging = stagingOf(volumeDir);
-  mkdirSync(staging, { recursive: true, mode: 0o711 });
+  try {
+    // Never the volume as well, whose agent may have been deleted just now.
+    mkdirSync(staging, { mode: 0o711 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw told(error);
+  }
   const folder = join(staging, randomUUID());
-  mkdirSync(folder, { mode: 0o700 });
+  guarded(() => mkdirSync(folder, { mode: 0o700 }));
   if (owner) chownSync(folder, owner.uid, owner.gid);
   return folder;
 }
@@ -38,6 +44,8 @@ export function openStaging(volumeDir: string, owner: Owner | null): string {
  * reaches no further than its owner does. `rm` walks by descriptors, and any depth.
  */
 export async function closeStaging(folder: string, owner: Owner | null): Promise<void> {
+  // The volume is gone as a whole where its agent was deleted meanwhile.
+  if (!existsSync(folder)) return;
   if (readdirSync(folder).length > 0) {
     // The folder's own name is walked to as root, before the user is changed.
     if (!(await run('/bin/rm', ['-rf', '--one-file-system', '--', 'it'], folder, owner))) {

@@ -119,6 +119,8 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     openFollows: createOpenFollows(db, silentLog),
     graceMs: options.terminalGraceMs ?? 60_000,
   });
+  const removeAgent = async (agentId: string): Promise<void> =>
+    rmSync(join(volumesDir, agentId), { recursive: true, force: true });
   const snapshots = createSnapshots({
     ...stores,
     snapshots: createSnapshotRows(db),
@@ -127,6 +129,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     host: sandboxHost,
     driver: fakeVolumeDriver,
     volumesDir,
+    removeAgent,
     snapshotsDir: join(volumesDir, 'snapshots'),
     diskBytes: 50 * 1024 * 1024,
   });
@@ -136,6 +139,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
     driver: fakeVolumeDriver,
     volumes: createVolumes(volumeSwap),
     volumesDir,
+    removeAgent,
     diskBytes: 50 * 1024 * 1024,
   });
   const channels = openChannels({
