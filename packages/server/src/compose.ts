@@ -386,6 +386,14 @@ export async function compose(
   const grpc = openA2aGrpc(config, app.edge, Math.floor(openFilesLimit() / 4));
   let purge: NodeJS.Timeout | undefined;
 
+  /** Who waits for an answer gets what there is by now, as streams get their end: what is cut off says nothing. */
+  function closeListener(): Promise<void> {
+    const closed = listener.close(2_000);
+    hub.drain();
+    outcomes.drain();
+    return closed;
+  }
+
   return {
     bootstrap: boot,
     listener,
@@ -418,7 +426,7 @@ export async function compose(
         ['turns and sandboxes', () => runtime.drain(graceMs, mayLeave), graceMs + 10_000],
         ['sandbox driver', () => sandboxDriver.close(), END_MS],
         ['terminals', async () => terminals.close(), END_MS],
-        ['listener', () => listener.close(2_000), END_MS],
+        ['listener', () => closeListener(), END_MS],
         ['gRPC', () => grpc.close(2_000), END_MS],
         ...outside.endSteps,
         ['events', () => hub.drain(), END_MS],

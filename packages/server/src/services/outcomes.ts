@@ -44,6 +44,8 @@ export interface Outcomes {
   forget(conversationId: string): void;
   /** The run is no more. */
   forgetRun(runId: string): void;
+  /** The service is draining: who waits looks how it is. */
+  drain(): void;
 }
 
 export function createOutcomes(): Outcomes {
@@ -136,5 +138,8 @@ export function createOutcomes(): Outcomes {
       for (const id of byConversation.get(conversationId) ?? []) drop(id);
     },
     forgetRun: drop,
+    drain() {
+      for (const { waiters } of entries.values()) for (const waiter of waiters) waiter(null);
+    },
   };
 }

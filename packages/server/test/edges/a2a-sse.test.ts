@@ -56,3 +56,40 @@ test('a long past is not collected for one write: it leaves in pieces, and arriv
   assert.equal(body, texts.map((text) => `data: ${JSON.stringify(text)}\n\n`).join(''));
   assert.ok(writes >= 10, `${writes} writes`);
 });
+
+test('events that nobody reads any more are left where they are, by whoever makes them', async () => {
+  const streams = createStreams({ heartbeatMs: 60_000, maxUnreadBytes: 1024 * 1024 });
+  const left = Promise.withResolvers<string>();
+  const waiting = Promise.withResolvers<void>();
+  async function* items() {
+    try {
+      for (;;) yield { seq: 0, data: 'x'.repeat(100_000) };
+    } finally {
+      left.resolve('left');
+    }
+  }
+  const server = createServer((_request, response) => {
+    const { on } = response;
+    response.on = (event: string, ...given: unknown[]) => {
+      if (event === 'drain') waiting.resolve();
+      return Reflect.apply(on, response, [event, ...given]) as typeof response;
+    };
+    const call: Pick<HostCall, 'stream'> = {
+      stream: (frame, begin) => streams.open(response, {}, begin, frame),
+    };
+    void streamAnswer(call as HostCall, items(), () => undefined, String);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  try {
+    const request = get({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', agent: false });
+    request.on('error', () => undefined);
+    const [response] = await once(request, 'response');
+    response.on('error', () => undefined);
+    await waiting.promise;
+    request.destroy();
+    assert.equal(await left.promise, 'left');
+  } finally {
+    server.close();
+  }
+});

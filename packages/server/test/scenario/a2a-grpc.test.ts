@@ -296,7 +296,47 @@ test('the client of 1.0 speaks to the service of 0.3 too', async () => {
   );
 });
 
-test('at the end of the service streams are told to come again, and no connection is taken any more', async () => {
+test('at the end of the service streams are told to come again, calls that wait get what there is and cancel nothing, and no connection is taken any more', async () => {
+  const post = (path: string, body: object, headers: Record<string, string> = {}) =>
+    world.request('POST', path, { body, headers });
+  const asked = () => ({ message: message('hold') });
+  const said = [{ role: 'user', parts: [{ content_type: 'text/plain', content: 'hold' }] }];
+  const tool = { name: 'send_message', arguments: { content: 'hold' } };
+  const waiting = {
+    rpc: world.rpc('SendMessage', asked()).then(({ result }) => result.task.status.state),
+    http: post('/a2a/http/message:send', asked()).then(({ body }) => body.task.status.state),
+    grpc: call({ method: 'SendMessage', request: send('hold') }).then(
+      ({ messages }) => Task.toJSON(messages[0].payload.value as Task) as { status: { state: string } },
+    ),
+    communication: post('/runs', { agent_name: world.agent.id, input: said, mode: 'sync' }).then(
+      ({ status, body }) => [status, body.status],
+    ),
+    mcp: post(
+      '/mcp',
+      { jsonrpc: '2.0', id: 1, method: 'tools/call', params: tool },
+      { accept: 'application/json, text/event-stream' },
+    ).then(({ text }) => JSON.parse(/^data: (.*)$/m.exec(text)![1]!).result.structuredContent.message),
+    rest: world.service
+      .api('POST', '/api/v1/chat/send', { agentId: world.agent.id, content: 'hold' })
+      .then(({ status }) => status),
+    chat: post('/v1/chat/completions', {
+      model: world.agent.id,
+      messages: [{ role: 'user', content: 'hold' }],
+    }).then(({ status, body }) => [status, body.error.code]),
+    response: post('/v1/responses', { model: world.agent.id, input: 'hold' }).then(({ status, body }) => [
+      status,
+      body.output.length,
+    ]),
+  };
+  const runs = async () =>
+    (await world.service.api('GET', `/v1/agents/${world.agent.id}/runs?limit=8`)).body.runs as {
+      id: string;
+      status: string;
+    }[];
+  await until('all of them wait', async () =>
+    (await runs()).every(({ status }) => status === 'running' || status === 'queued'),
+  );
+  const ids = (await runs()).map(({ id }) => id);
   const id = await begun('hold');
   let stopped: Promise<number | null> | undefined;
   const reply = await call({
@@ -306,9 +346,28 @@ test('at the end of the service streams are told to come again, and no connectio
     onMessage: () => void (stopped ??= world.service.stop()),
   });
   assert.deepEqual([reply.code, reply.reason], [codes.UNAVAILABLE, 'UNAVAILABLE'], reply.details);
+  const goesOn = /^TASK_STATE_(WORKING|SUBMITTED)$/;
+  assert.match(await waiting.rpc, goesOn);
+  assert.match(await waiting.http, goesOn);
+  assert.match((await waiting.grpc).status.state, goesOn);
+  assert.deepEqual(await waiting.communication, [202, 'in-progress']);
+  assert.equal(await waiting.mcp, null);
+  assert.equal(await waiting.rest, 202);
+  assert.deepEqual(await waiting.chat, [504, 'timeout']);
+  assert.deepEqual(await waiting.response, [200, 0]);
   assert.equal(await stopped, 0);
   const socket = connect(port, '127.0.0.1');
   const refused = await new Promise((resolve) => socket.once('error', resolve).once('connect', resolve));
   socket.destroy();
   assert.match(String(refused), /ECONNREFUSED/);
+  await world.service.restart();
+  const after = (await world.service.api('GET', `/v1/agents/${world.agent.id}/runs?limit=9`)).body.runs as {
+    id: string;
+    status: string;
+  }[];
+  for (const one of after) assert.notEqual(one.status, 'cancelled');
+  assert.deepEqual(
+    ids.filter((known) => !after.some((one) => one.id === known)),
+    [],
+  );
 });

@@ -27,6 +27,8 @@ export async function streamAnswer(
             sink.raw(frameOf(item.value));
             if (sink.isFull) await sink.drained();
           }
+          // One that is left before its end follows its run no more.
+          await items.return();
         } catch (error) {
           sink.raw(onError(error));
         }

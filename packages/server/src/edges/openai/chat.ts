@@ -56,7 +56,7 @@ export async function createChatCompletion(call: HostCall): Promise<Response> {
   const message =
     outcome.run.status === 'awaiting_input'
       ? `The agent waits for an answer; see the events at ${place}/events of the service, and answer by POST ${place}/respond.`
-      : `The run has not ended in ${limits.waitMaxSeconds} seconds and goes on; read it at ${place} of the service, or stream.`;
+      : `The run has not ended while this request could wait, ${limits.waitMaxSeconds} seconds or until the service stops, and goes on; read it at ${place} of the service, or stream.`;
   return errorAnswer(504, { message, type: 'server_error', param: null, code: 'timeout' }, call.head);
 }
 
@@ -149,4 +149,5 @@ function cancelWhenGone(call: HostCall, runId: string): void {
   });
 }
 
-const isGone = (call: HostCall): boolean => call.node !== null && !call.node.outgoing.writableEnded;
+const isGone = ({ node }: HostCall): boolean =>
+  node !== null && node.outgoing.destroyed && !node.outgoing.writableEnded;
