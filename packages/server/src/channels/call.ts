@@ -79,7 +79,11 @@ export function readStatus(reply: HttpReply, idPath: (string | number)[] = []): 
 }
 
 /** For a provider's clock that differs from ours, when it is asked what came since. */
-export const clockMs = 300_000;
+const clockMs = 300_000;
+
+/** Whether a time that a provider tells is from before; false for what is no time. */
+export const isBefore = (told: string | null, beganAt: Date): boolean =>
+  Date.parse(told ?? '') < beganAt.getTime() - clockMs;
 
 /** The same look-up for another page of what it finds. */
 export function withQuery(call: HttpCall, name: string, value: string): HttpCall {

@@ -3,9 +3,9 @@ import type { AdoptedHarness } from '../domain/ports/harness.ts';
 import type { LiveSandboxRow } from '../services/sandbox-records.ts';
 import {
   cleaner,
+  cleanUpFailed,
   INITIALIZE_MS,
   openSockets,
-  reasonOf,
   type StartDependencies,
   type StartedSandbox,
 } from './sandbox-start.ts';
@@ -100,12 +100,7 @@ async function finishStart(
     return { ...opened, connection };
   } catch (error) {
     await sandbox.kill().catch(() => undefined);
-    await cleanUp('failed', reasonOf(error)).catch((failure: unknown) =>
-      log.error('What was left of a sandbox could not be removed.', {
-        sandboxId: id,
-        error: String(failure),
-      }),
-    );
+    await cleanUpFailed(log, id, cleanUp, error);
     throw error;
   } finally {
     given.removeEventListener('abort', end);

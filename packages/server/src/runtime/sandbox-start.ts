@@ -215,12 +215,7 @@ export async function startSandbox(
   } catch (error) {
     log.warn('A sandbox did not start.', { sandboxId: id, agentId: wish.agentId, error: String(error) });
     await (sandbox ? sandbox.kill() : blank?.discard())?.catch(() => undefined);
-    await cleanUp('failed', reasonOf(error)).catch((failure: unknown) =>
-      log.error('What was left of a sandbox could not be removed.', {
-        sandboxId: id,
-        error: String(failure),
-      }),
-    );
+    await cleanUpFailed(log, id, cleanUp, error);
     // Programs say in many ways that there is no room, some of them not at all.
     const isHostFull = await isFull(deps);
     throw new SandboxStartError(isHostFull ? HOST_FULL : reasonOf(error), isHostFull, error);
@@ -251,6 +246,18 @@ export function cleaner(deps: StartDependencies, id: string, close: () => void):
   };
 }
 
+/** After a start that failed, once its processes are gone. Never rejects. */
+export async function cleanUpFailed(
+  log: Log,
+  id: string,
+  cleanUp: StartedSandbox['cleanUp'],
+  error: unknown,
+): Promise<void> {
+  await cleanUp('failed', reasonOf(error)).catch((failure: unknown) =>
+    log.error('What was left of a sandbox could not be removed.', { sandboxId: id, error: String(failure) }),
+  );
+}
+
 function wireOf(gateway: ModelGateway, model: string): ModelWire {
   const name = model.slice(0, model.indexOf('/'));
   // An unknown provider is refused by the gateway at the first call, with a text that says so.
@@ -258,7 +265,7 @@ function wireOf(gateway: ModelGateway, model: string): ModelWire {
 }
 
 /** Errors of the harness and of repositories are made to be shown; others stay in the log. */
-export function reasonOf(error: unknown): string {
+function reasonOf(error: unknown): string {
   const isShown = error instanceof Error && (error.name === 'HarnessError' || error.name === 'RepoError');
   return isShown || error instanceof SandboxStartError
     ? error.message

@@ -1,3 +1,4 @@
+import { keepNewest } from '../domain/keep-newest.ts';
 import { parseKeyValue } from '../domain/api-key-value.ts';
 import { DomainError } from '../domain/errors.ts';
 import type { Log } from '../domain/log.ts';
@@ -65,11 +66,11 @@ export function createAuth(deps: AuthDependencies): Auth {
     const askedMs = now();
     const found = await deps.outside(() => deps.keys.findActive(hash));
     if (!found) {
-      keep(unknownUntilMs, hash, askedMs + TRUST_UNKNOWN_MS);
+      keepNewest(unknownUntilMs, hash, askedMs + TRUST_UNKNOWN_MS, MAX_ENTRIES);
       return null;
     }
     const entry = entryOf(found, askedMs + TRUST_ACTIVE_MS, deps.rateLimit);
-    if (forgotten === forgottenBefore) keep(active, hash, entry);
+    if (forgotten === forgottenBefore) keepNewest(active, hash, entry, MAX_ENTRIES);
     return entry;
   }
 
@@ -136,13 +137,6 @@ function entryOf(
     lastUsedMs: found.lastUsedAt?.getTime() ?? 0,
     trustUntilMs,
   };
-}
-
-/** Keeps the map bounded by dropping what was added first. */
-function keep<V>(map: Map<string, V>, hash: string, value: V): void {
-  map.delete(hash);
-  if (map.size >= MAX_ENTRIES) map.delete(map.keys().next().value!);
-  map.set(hash, value);
 }
 
 /** Collects last uses and writes them in one statement, off the way of the requests. */

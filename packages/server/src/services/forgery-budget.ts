@@ -1,3 +1,4 @@
+import { keepNewest } from '../domain/keep-newest.ts';
 import { limits } from '../domain/limits.ts';
 
 export interface ForgeryBudget {
@@ -23,11 +24,7 @@ export function createForgeryBudget(now: () => number = Date.now): ForgeryBudget
     spend(key) {
       const found = current(key);
       if (found) found.count += 1;
-      else {
-        if (windows.size >= maxKept) windows.delete(windows.keys().next().value!);
-        windows.delete(key);
-        windows.set(key, { fromMs: now(), count: 1 });
-      }
+      else keepNewest(windows, key, { fromMs: now(), count: 1 }, maxKept);
     },
     isSpent: (key) => (current(key)?.count ?? 0) >= limits.forgeriesPerMinute,
   };

@@ -2,6 +2,7 @@ import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { LookupFunction } from 'node:net';
 import type { HttpCall, HttpReply, TokenGrant } from '../domain/ports/channel.ts';
+import { keepNewest } from '../domain/keep-newest.ts';
 import { retryAfterMs } from '../domain/retry-after.ts';
 import { UrlRefused, type UrlGuard } from '../domain/url-guard.ts';
 
@@ -60,8 +61,7 @@ export function createGuardedCaller(guard: UrlGuard, now: () => number = Date.no
     const value = reply.status < 300 ? (JSON.parse(reply.body.toString()) as Record<string, unknown>) : {};
     const token = value[grant.tokenField];
     if (typeof token !== 'string') throw new Error(`No access token was given (status ${reply.status}).`);
-    if (tokens.size >= maxTokens) tokens.delete(tokens.keys().next().value!);
-    tokens.set(key, { token, untilMs: now() + tokenMs });
+    keepNewest(tokens, key, { token, untilMs: now() + tokenMs }, maxTokens);
     return token;
   }
 

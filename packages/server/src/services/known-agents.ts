@@ -1,3 +1,4 @@
+import { keepNewest } from '../domain/keep-newest.ts';
 import type { Agent } from '../domain/nouns.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
 import type { AgentStore } from '../store/agents.ts';
@@ -46,9 +47,8 @@ export function createKnownAgents(deps: KnownAgentsDependencies): KnownAgents {
     const changesBefore = changes;
     const agent = await agents.get(id);
     if (agent === null || changes !== changesBefore) return agent;
-    known.delete(id);
-    if (known.size >= MAX_ENTRIES) known.delete(known.keys().next().value!);
-    known.set(id, { agent: Object.freeze(agent), untilMs: askedMs + TRUST_MS });
+    const entry = { agent: Object.freeze(agent), untilMs: askedMs + TRUST_MS };
+    keepNewest(known, id, entry, MAX_ENTRIES);
     return agent;
   }
 

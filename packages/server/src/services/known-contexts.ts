@@ -1,3 +1,5 @@
+import { keepNewest } from '../domain/keep-newest.ts';
+
 const MAX_ENTRIES = 5_000;
 
 /**
@@ -12,10 +14,7 @@ export function createKnownContexts(maxEntries = MAX_ENTRIES) {
   return {
     get: (agentId: string, contextId: string): string | null => known.get(nameOf(agentId, contextId)) ?? null,
     put(agentId: string, contextId: string, conversationId: string): void {
-      const name = nameOf(agentId, contextId);
-      known.delete(name);
-      if (known.size >= maxEntries) known.delete(known.keys().next().value!);
-      known.set(name, conversationId);
+      keepNewest(known, nameOf(agentId, contextId), conversationId, maxEntries);
     },
   };
 }

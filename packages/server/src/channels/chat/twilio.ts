@@ -20,7 +20,7 @@ import {
   textAt,
   type Json,
 } from '../body.ts';
-import { basic, clockMs, formCall, getCall, readJson, readStatus, segment } from '../call.ts';
+import { basic, formCall, getCall, isBefore, readJson, readStatus, segment } from '../call.ts';
 import { event, textAnswer, withoutEmpty } from '../event.ts';
 import { forged, genuine, hmac, sameBytes, secretsOf, sha256 } from '../signing.ts';
 import { splitText } from '../split.ts';
@@ -222,10 +222,11 @@ function isAmong(reply: HttpReply, text: string, beganAt: Date): boolean {
 function nextLookup(asked: HttpCall, reply: HttpReply, beganAt: Date): HttpCall | null {
   const found = readJson(reply);
   const next = textAt(found, 'next_page_uri') ?? '';
-  const isBefore =
-    Date.parse(textAt(listAt(found, 'messages').at(-1), 'date_created') ?? '') < beganAt.getTime() - clockMs;
+  const oldest = textAt(listAt(found, 'messages').at(-1), 'date_created');
   const at = new URL(asked.url);
   const url = new URL(next, at);
   // The account's credentials go with it.
-  return next !== '' && !isBefore && url.origin === at.origin ? { ...asked, url: url.href } : null;
+  return next !== '' && !isBefore(oldest, beganAt) && url.origin === at.origin
+    ? { ...asked, url: url.href }
+    : null;
 }

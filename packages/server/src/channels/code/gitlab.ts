@@ -10,7 +10,7 @@ import type {
   ReplyStep,
 } from '../../domain/ports/channel.ts';
 import { at, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
-import { clockMs, getCall, jsonCall, readJson, readStatus, segment, withQuery } from '../call.ts';
+import { getCall, isBefore, jsonCall, readJson, readStatus, segment, withQuery } from '../call.ts';
 import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
 import { forged, genuine, sameText, secretsOf, sha256 } from '../signing.ts';
 import { splitText } from '../split.ts';
@@ -164,6 +164,5 @@ function nextLookup(asked: HttpCall, reply: HttpReply, beganAt: Date): HttpCall 
   const page = reply.headers.get('x-next-page') ?? '';
   const notes = readJson(reply);
   const oldest = textAt(Array.isArray(notes) ? notes.at(-1) : null, 'created_at');
-  const isBefore = Date.parse(oldest ?? '') < beganAt.getTime() - clockMs;
-  return /^\d+$/.test(page) && !isBefore ? withQuery(asked, 'page', page) : null;
+  return /^\d+$/.test(page) && !isBefore(oldest, beganAt) ? withQuery(asked, 'page', page) : null;
 }

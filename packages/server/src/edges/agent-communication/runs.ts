@@ -4,6 +4,7 @@ import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Question } from '../../domain/questions.ts';
 import type { RunResponse } from '../../services/api.ts';
+import { followRun } from '../hosts/follow-run.ts';
 import { sendInContext } from '../hosts/send-in-context.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
 import { jsonAnswer } from '../hosts/json-answer.ts';
@@ -116,26 +117,11 @@ async function answer(
 /** Resolves when the run has ended, asks, or takes longer than a request may. */
 async function settled(call: HostCall, story: RunStory, runId: string, after: number): Promise<Run> {
   const { services, caller } = call;
-  let stop = (): void => {};
-  let timer: NodeJS.Timeout | undefined;
-  await new Promise<void>((resolve, reject) => {
-    timer = setTimeout(resolve, limits.waitMaxSeconds * 1000);
-    call.gone().addEventListener('abort', () => resolve());
-    const sink = {
-      write(events: ConversationEvent[]) {
-        for (const event of events) {
-          story.take(event);
-          if (isEnd(event)) resolve();
-        }
-        return true;
-      },
-      drained: () => Promise.resolve(),
-      end: () => resolve(),
-    };
-    services.events.follow(caller, { runId }, after, sink, true).then((made) => (stop = made), reject);
-  });
-  clearTimeout(timer);
-  stop();
+  const patience = { waitMs: limits.waitMaxSeconds * 1000, isPatient: true };
+  for await (const batch of followRun(services.events, caller, runId, after, call.gone(), patience)) {
+    for (const event of batch) story.take(event);
+    if (batch.some(isEnd)) break;
+  }
   return story.run();
 }
 
