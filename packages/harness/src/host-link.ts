@@ -25,7 +25,7 @@ const maxPartialBytes = 64 * 1024 * 1024;
 const firstRedialMs = 20;
 const maxRedialMs = 250;
 /** After so long without the service nobody will ask for this sandbox any more. */
-const maxAwayMs = 10 * 60_000;
+const usualMaxAwayMs = 10 * 60_000;
 /** A busy machine may let the end of a process wait for its processor between the two. */
 const noticeMs = 500;
 const maxLogChars = 4000;
@@ -34,7 +34,9 @@ export interface HostLinkOptions {
   path: string;
   /** Loaded when the first command comes: most sandboxes never run one. */
   openExec: (send: (frame: Buffer) => void) => Promise<ExecStreams>;
-  /** Ends the sandbox; the text says why. */
+  /** How long the service may be away. */
+  maxAwayMs?: number;
+  /** Ends the sandbox; the text says why. Called once. */
   onGiveUp: (why: string) => void;
 }
 
@@ -59,6 +61,7 @@ export class HostLink {
   #isOpen = false;
   #connections = 0;
   #isPaused = false;
+  #hasGivenUp = false;
   #exec: Promise<ExecStreams> | null = null;
   #awaySinceMs = performance.now();
   #redialMs = firstRedialMs;
@@ -89,11 +92,11 @@ export class HostLink {
 
   /** Sends whole lines. */
   write(lines: string | Buffer): void {
+    if (this.#hasGivenUp) return;
     const length = Buffer.byteLength(lines);
     if (this.#isOpen && typeof lines === 'string' && length <= maxLinesBytes) this.#writeOnce(lines, length);
     else this.#writeParts(typeof lines === 'string' ? Buffer.from(lines) : lines);
-    if (this.#sent.bytes > maxUnackedBytes)
-      this.#options.onGiveUp('The service does not take what it is told.');
+    if (this.#sent.bytes > maxUnackedBytes) this.#giveUp('The service does not take what it is told.');
     else if (this.#sent.bytes > pauseBytes) this.#pause(true);
   }
 
@@ -129,10 +132,15 @@ export class HostLink {
     this.#partial = [];
     this.#partialBytes = 0;
     void this.#exec?.then((exec) => exec.endAll());
-    if (performance.now() - this.#awaySinceMs > maxAwayMs)
-      return this.#options.onGiveUp('The service is gone.');
+    const { maxAwayMs = usualMaxAwayMs } = this.#options;
+    if (performance.now() - this.#awaySinceMs > maxAwayMs) return this.#giveUp('The service is gone.');
     setTimeout(() => this.dial(), this.#redialMs);
     this.#redialMs = Math.min(this.#redialMs * 2, maxRedialMs);
+  }
+
+  #giveUp(why: string): void {
+    if (!this.#hasGivenUp) this.#options.onGiveUp(why);
+    this.#hasGivenUp = true;
   }
 
   #frame(kind: number, stream: number, payload: Buffer): void {

@@ -91,10 +91,16 @@ async function prepareOnce(): Promise<PreparedHarness> {
 
 /** Starts the real launcher, at other places than a sandbox's. */
 export async function startLauncher(places: Places, env: Record<string, string>): Promise<RunningSandbox> {
+  return startProcess(await launcherCommand(places), places.workspace, env);
+}
+
+/** What runs it; `options` are the launcher's own. */
+export async function launcherCommand(places: Places, options: object = {}): Promise<string[]> {
   const { hostPath } = await preparedHarness();
+  const given = [JSON.stringify(places), 'process.env', JSON.stringify(options)].join(', ');
   const script = `import { launch } from ${JSON.stringify(`file://${hostPath}/launcher.mjs`)};
-    process.exitCode = await launch(${JSON.stringify(places)}, process.env); process.exit();`;
-  return startProcess([process.execPath, '--input-type=module', '-e', script], places.workspace, env);
+    process.exitCode = await launch(${given}); process.exit();`;
+  return [process.execPath, '--input-type=module', '-e', script];
 }
 
 export interface LinkedLauncher {
