@@ -8,6 +8,8 @@ export interface GroupCommitOptions<T> {
   sizeOf(item: T): number;
   maxBatch: number;
   maxBatchBytes: number;
+  /** What is larger goes in batches of its own, one at a time beside the others, which do not wait for it. */
+  largeBytes: number;
   maxWaiting: number;
   maxWaitingBytes: number;
   parallel: number;
@@ -20,6 +22,12 @@ interface Waiting<T> {
   failed: (error: unknown) => void;
 }
 
+interface Lane<T> {
+  queue: Waiting<T>[];
+  parallel: number;
+  running: number;
+}
+
 /**
  * Items that arrive while a commit runs go together in the next one. Resolves when what was given is durable; throws
  * `unavailable` at once when too much waits. `reserved` ones still find room when others do not. A batch holds what is
@@ -27,12 +35,12 @@ interface Waiting<T> {
  */
 export function createGroupCommit<T>(options: GroupCommitOptions<T>) {
   const apart = AsyncLocalStorage.snapshot();
-  const queue: Waiting<T>[] = [];
-  let running = 0;
+  const ordinary: Lane<T> = { queue: [], parallel: options.parallel, running: 0 };
+  const large: Lane<T> = { queue: [], parallel: 1, running: 0 };
   let waiting = 0;
   let waitingBytes = 0;
 
-  async function run(): Promise<void> {
+  async function run({ queue }: Lane<T>): Promise<void> {
     const batch: Waiting<T>[] = [];
     let count = 0;
     let bytes = 0;
@@ -76,12 +84,12 @@ export function createGroupCommit<T>(options: GroupCommitOptions<T>) {
     }
   }
 
-  function pump(): void {
-    while (running < options.parallel && queue.length > 0) {
-      running += 1;
-      void run().finally(() => {
-        running -= 1;
-        pump();
+  function pump(lane: Lane<T>): void {
+    while (lane.running < lane.parallel && lane.queue.length > 0) {
+      lane.running += 1;
+      void run(lane).finally(() => {
+        lane.running -= 1;
+        pump(lane);
       });
     }
   }
@@ -97,9 +105,10 @@ export function createGroupCommit<T>(options: GroupCommitOptions<T>) {
       const bytes = items.reduce((sum, item) => sum + options.sizeOf(item), 0);
       waiting += items.length;
       waitingBytes += bytes;
-      const written = new Promise<void>((done, failed) => queue.push({ items, bytes, done, failed }));
+      const lane = bytes > options.largeBytes ? large : ordinary;
+      const written = new Promise<void>((done, failed) => lane.queue.push({ items, bytes, done, failed }));
       // What arrives in the same turn of the event loop goes together.
-      setImmediate(apart, pump);
+      setImmediate(apart, pump, lane);
       return written;
     },
     get waiting() {

@@ -92,6 +92,8 @@ export function createInbox(deps: InboxDependencies): Inbox {
     sizeOf: (event) => event.body.length + 500,
     maxBatch: 256,
     maxBatchBytes: 8 * 1024 * 1024,
+    // Most deliveries have some kilobytes; a large mail takes a hundred times as long as one of them.
+    largeBytes: 64 * 1024,
     maxWaiting: 4_000,
     maxWaitingBytes: 64 * 1024 * 1024,
     parallel: 2,

@@ -79,6 +79,7 @@ export function createInboundEventStore(db: Database) {
      */
     async insertBatch(events: NewInboundEvent[]): Promise<void> {
       const { sql } = db;
+      let bytes = 0;
       const rows = events.map((event) => ({
         id: event.id,
         channel_id: event.channelId,
@@ -87,7 +88,8 @@ export function createInboundEventStore(db: Database) {
         kind: event.kind,
         delivery_key: event.deliveryKey,
         request: event.request,
-        body: event.body.toString('base64'),
+        body_from: (bytes += event.body.length) - event.body.length + 1,
+        body_bytes: event.body.length,
         place: event.place,
         line: event.line,
         ignore: event.ignore,
@@ -96,12 +98,14 @@ export function createInboundEventStore(db: Database) {
         retry_kind: event.retry?.kind ?? null,
         retry_attempt: event.retry?.attempt ?? null,
       }));
+      // Apart from the rows: a body in JSON takes the server a tenth of a second for each megabyte, in which others wait.
+      const bodies = Buffer.concat(events.map((event) => event.body));
       await sql`
         with given as (
           select g.*, row_number() over (same order by g.received_at, g.id) as copy, count(*) over same as copies
           from jsonb_to_recordset(${sql.json(rows as unknown as JSONValue)}) as g (
-            id uuid, channel_id uuid, org_id uuid, agent_id uuid, kind text, delivery_key text, request jsonb, body text,
-            place integer, line text, ignore text, received_at timestamptz, retry_id uuid, retry_kind text, retry_attempt integer)
+            id uuid, channel_id uuid, org_id uuid, agent_id uuid, kind text, delivery_key text, request jsonb,
+            body_from integer, body_bytes integer, place integer, line text, ignore text, received_at timestamptz, retry_id uuid, retry_kind text, retry_attempt integer)
           join channels c on c.id = g.channel_id
           window same as (partition by g.channel_id, g.delivery_key)
         ),
@@ -110,7 +114,7 @@ export function createInboundEventStore(db: Database) {
                                       request, body, place, line, due_at, history, received_at, last_seen_at)
           select f.id, f.channel_id, f.org_id, f.agent_id, f.kind,
                  case when f.ignore is null then 'queued' else 'ignored' end, f.ignore, f.delivery_key,
-                 f.copies - 1, f.request, decode(f.body, 'base64'), f.place, f.line, case when f.ignore is null then now() end,
+                 f.copies - 1, f.request, substring(${bodies}::bytea from f.body_from for f.body_bytes), f.place, f.line, case when f.ignore is null then now() end,
                  jsonb_build_array(jsonb_build_object('state', 'queued', 'at', f.request ->> 'at', 'reason', null))
                    || case when f.ignore is null then '[]'::jsonb else jsonb_build_array(
                         jsonb_build_object('state', 'ignored', 'at', f.request ->> 'at', 'reason', f.ignore)) end,

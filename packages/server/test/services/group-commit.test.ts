@@ -4,7 +4,13 @@ import { test } from 'node:test';
 import { DomainError } from '../../src/domain/errors.ts';
 import { createGroupCommit } from '../../src/services/group-commit.ts';
 
-const limits = { maxBatch: 256, maxBatchBytes: 1_000_000, maxWaitingBytes: 1_000_000, parallel: 1 };
+const limits = {
+  maxBatch: 256,
+  maxBatchBytes: 1_000_000,
+  largeBytes: 1_000,
+  maxWaitingBytes: 1_000_000,
+  parallel: 1,
+};
 
 test('one item that cannot be written fails alone, and its neighbours are written once', async () => {
   const written: number[] = [];
@@ -80,4 +86,28 @@ test('a batch is written apart from what any of those who gave something has ope
   });
   await Promise.all([open.run('a transaction', () => commit.add([1], false)), commit.add([2], false)]);
   assert.deepEqual(seen, [undefined]);
+});
+
+test('what is large is written apart, one batch at a time, and nothing that is small waits for it', async () => {
+  const gate = Promise.withResolvers<void>();
+  const batches: number[][] = [];
+  const commit = createGroupCommit<number>({
+    ...limits,
+    maxWaiting: 10,
+    sizeOf: (bytes) => bytes,
+    async write(items) {
+      batches.push(items);
+      if (items.includes(5_000)) await gate.promise;
+    },
+  });
+  const first = commit.add([5_000], false);
+  await commit.add([1], false);
+  const second = commit.add([6_000], false);
+  const third = commit.add([7_000], false);
+  await Promise.all([commit.add([2], false), commit.add([3], false)]);
+  assert.deepEqual(batches, [[5_000], [1], [2, 3]]);
+  gate.resolve();
+  await Promise.all([first, second, third]);
+  assert.deepEqual(batches.at(-1), [6_000, 7_000]);
+  assert.equal(commit.waiting, 0);
 });
