@@ -75,6 +75,8 @@ export function createListener(
     else if (!app.answerKnown(request, response)) void appListener(request, response);
   });
   const answering = answerHalfClosed(server);
+  // The server does not know them any more; one that opens while it closes would hold it for ever.
+  const upgraded = new Set<Duplex>();
   // A client gets this long for its head; bodies have a limit of their own (a git push may rightly take long).
   server.headersTimeout = 15_000;
   server.requestTimeout = 3_600_000;
@@ -88,6 +90,8 @@ export function createListener(
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     const reason = ambiguousHead(request);
     if (reason !== null) return void socket.end(bareAnswer('400 Bad Request', reason));
+    upgraded.add(socket);
+    socket.once('close', () => upgraded.delete(socket));
     void findUpgrade(request)?.handle(request, socket, head);
   });
   // A client beyond it is turned away; without an end to them nobody could be served any more, nor anything be opened.
@@ -109,7 +113,10 @@ export function createListener(
       for (const upgrade of all) upgrade.close();
       // A connection that was busy just now becomes idle, and would be kept for the client's next request.
       const sweep = setInterval(() => server.closeIdleConnections(), 20);
-      const timer = setTimeout(() => server.closeAllConnections(), graceMs);
+      const timer = setTimeout(() => {
+        server.closeAllConnections();
+        for (const socket of upgraded) socket.destroy();
+      }, graceMs);
       await closed;
       clearInterval(sweep);
       clearTimeout(timer);

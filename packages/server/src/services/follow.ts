@@ -20,7 +20,8 @@ export interface FollowSource {
 /**
  * Gives a sink everything after a cursor, then what comes: first from the log, then live from the hub. `cursor` is
  * the last seq of the conversation that was looked at; an event is handed on only when it is the next one, so nothing
- * can be missing or twice. Whenever that is not so (another replica wrote, a slow read), the log is read again.
+ * can be missing or twice. Whenever that is not so (another replica wrote, a slow read), the log is read again. When the
+ * service drains it ends; but whoever has just come gets first what there is.
  */
 export function follow(
   hub: Hub,
@@ -33,8 +34,14 @@ export function follow(
   let isStopped = false;
   let isReading = false;
   let isStale = source.opening.length === 0;
+  /** What was there when it began has not been handed on yet. */
+  let isOwed = true;
+  let isDraining = false;
   const stopListening = hub.subscribe(source.conversationId, onEvents, source.isPatient);
-  const stopDraining = hub.onDrain(end);
+  const stopDraining = hub.onDrain(() => {
+    isDraining = true;
+    if (!isOwed) end();
+  });
 
   function stop(): void {
     if (isStopped) return;
@@ -68,8 +75,9 @@ export function follow(
         break;
       }
     }
+    isOwed = false;
     if (wanted.length > 0 && !sink.write(wanted)) stop();
-    else if (isOver) end();
+    else if (isOver || isDraining) end();
     return !isStopped;
   }
 

@@ -14,8 +14,9 @@ export interface Hub {
   isFollowed(conversationId: string): boolean;
   /** Whether somebody reads along: then deltas are written sooner. */
   isWatched(conversationId: string): boolean;
-  /** Every listener that is subscribed now; used to end streams when the service drains. */
+  /** Told when the service drains, and soon when it does already: streams end then. */
   onDrain(listener: () => void): () => void;
+  /** From now on the service drains. */
   drain(): void;
 }
 
@@ -24,6 +25,7 @@ export function createHub(): Hub {
   /** How many of a conversation's listeners are not patient. */
   const watchers = new Map<string, number>();
   const drains = new Set<() => void>();
+  let isDraining = false;
   return {
     publish(conversationId, events) {
       const set = listeners.get(conversationId);
@@ -51,9 +53,12 @@ export function createHub(): Hub {
     isWatched: (conversationId) => watchers.has(conversationId),
     onDrain(listener) {
       drains.add(listener);
+      // Not before whoever asks has got the means to be told no more.
+      if (isDraining) queueMicrotask(() => void (drains.has(listener) && listener()));
       return () => drains.delete(listener);
     },
     drain() {
+      isDraining = true;
       for (const listener of drains) listener();
     },
   };

@@ -31,7 +31,7 @@ export interface Outcomes {
   ): void;
   find(runId: string): Readonly<Omit<Entry, 'waiters'>> | null;
   settle(outcome: RunOutcome): void;
-  /** Null when the time is up, the signal aborts or the run is forgotten first. */
+  /** Null when the time is up, the signal aborts, the run is forgotten or the service drains first. */
   wait(runId: string, waitMs: number, signal?: AbortSignal): Promise<RunOutcome | null>;
   /**
    * Runs of a conversation (null = of all) may have ended elsewhere: they are not taken for unfinished any more
@@ -44,13 +44,14 @@ export interface Outcomes {
   forget(conversationId: string): void;
   /** The run is no more. */
   forgetRun(runId: string): void;
-  /** The service is draining: who waits looks how it is. */
+  /** From now on nobody waits any more: who does, or comes to, looks how it is. */
   drain(): void;
 }
 
 export function createOutcomes(): Outcomes {
   const entries = new Map<string, Entry>();
   const byConversation = new Map<string, Set<string>>();
+  let isDraining = false;
 
   function drop(runId: string): void {
     const entry = entries.get(runId);
@@ -109,6 +110,7 @@ export function createOutcomes(): Outcomes {
       const entry = entries.get(runId);
       if (!entry || signal?.aborted) return Promise.resolve(null);
       if (entry.outcome) return Promise.resolve(entry.outcome);
+      if (isDraining) return Promise.resolve(null);
       return new Promise((resolve) => {
         const timer = setTimeout(() => done(null), waitMs);
         const onAbort = () => done(null);
@@ -139,6 +141,7 @@ export function createOutcomes(): Outcomes {
     },
     forgetRun: drop,
     drain() {
+      isDraining = true;
       for (const { waiters } of entries.values()) for (const waiter of waiters) waiter(null);
     },
   };

@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { streamAnswer } from '../../src/edges/a2a/sse.ts';
 import type { HostCall } from '../../src/edges/hosts/host-edge.ts';
 import { createStreams } from '../../src/edges/http/stream.ts';
+import { until } from '../support/until.ts';
 
 /** The writes by which a stream of these events leaves, and what arrives. */
 async function streamed(texts: string[]): Promise<{ writes: number; body: string }> {
@@ -92,4 +93,30 @@ test('events that nobody reads any more are left where they are, by whoever make
   } finally {
     server.close();
   }
+});
+
+test('events of which one cannot be told are left by whoever makes them too', async () => {
+  const left = Promise.withResolvers<string>();
+  async function* items() {
+    try {
+      yield { seq: 0, data: 'a' };
+      yield { seq: 0, data: 1n };
+    } finally {
+      left.resolve('left');
+    }
+  }
+  const told: string[] = [];
+  const sink = { raw: (text: string) => told.push(text), end: () => told.push('end') };
+  const call = {
+    stream: async (_frame: unknown, begin: (to: unknown) => Promise<unknown>) => void (await begin(sink)),
+  };
+  await streamAnswer(
+    call as unknown as HostCall,
+    items(),
+    () => undefined,
+    () => 'told',
+  );
+  assert.equal(await left.promise, 'left');
+  await until('it has ended', () => told.at(-1) === 'end');
+  assert.deepEqual(told, ['data: "a"\n\n', 'told', 'end']);
 });

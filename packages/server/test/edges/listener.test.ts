@@ -4,6 +4,7 @@ import { request, type ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { DomainError } from '../../src/domain/errors.ts';
+import { createListener } from '../../src/edges/listener.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
 import { edgeWorld, readReply } from '../support/edge-world.ts';
 import { inTime, until } from '../support/until.ts';
@@ -297,4 +298,27 @@ test('closing lets a request under way finish and takes no new one', async () =>
   await inTime('it has closed, and no idle connection is waited for', closed);
   await assert.rejects(fetch(`${address}/healthz`));
   await other.resources.close();
+});
+
+test('a connection that is taken over while the listener closes does not hold it', async () => {
+  const other = await edgeWorld();
+  const taken = Promise.withResolvers<void>();
+  const listener = createListener(other.app, [], undefined, [
+    {
+      matches: (asked) => asked.url === '/taken',
+      handle: async () => taken.resolve(),
+      close: () => undefined,
+    },
+  ]);
+  const { port } = await listener.listen(0, '127.0.0.1');
+  const socket = connect(port, '127.0.0.1');
+  socket.on('error', () => undefined);
+  // Its head has begun, so that it is not idle.
+  socket.write('GET /taken HTTP/1.1\r\nHost: a\r\n');
+  await once(listener.server, 'connection');
+  const closed = listener.close(1_000);
+  socket.write('Connection: upgrade\r\nUpgrade: websocket\r\n\r\n');
+  await inTime('it is taken over', taken.promise);
+  await inTime('it has closed', closed, 20_000);
+  await other.close();
 });

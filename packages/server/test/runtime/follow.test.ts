@@ -4,7 +4,7 @@ import type { ConversationEvent } from '../../src/domain/events.ts';
 import type { EventScope } from '../../src/services/api.ts';
 import { runWorld, send, type Replica } from '../support/run-world.ts';
 import { gate, seeded, untilStopped } from '../support/scripts.ts';
-import { until } from '../support/until.ts';
+import { inTime, until } from '../support/until.ts';
 
 interface Reader {
   events: ConversationEvent[];
@@ -193,6 +193,30 @@ test('a drain ends all streams, and a full sink is let go', async (t) => {
   assert.equal(full.events.length, count);
   replica.hub.drain();
   assert.ok(open.ended);
+});
+
+test('whoever comes while the service drains is told what there is, and waits for nothing', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const replica = await world.replica({ script: untilStopped });
+  const { conversationId, runId } = await replica.runs.send(owner, send('1', { agentId }));
+  replica.hub.drain();
+  replica.outcomes.drain();
+  const fresh = await replica.runs.send(owner, send('2', { agentId }));
+  for (const scope of [{ conversationId }, { runId }, { runId: fresh.runId }]) {
+    const late = await read(replica, owner, scope);
+    await until('it has ended', () => late.ended);
+    assert.deepEqual(
+      late.events.slice(0, 2).map(({ type }) => type),
+      ['message.created', 'run.queued'],
+    );
+  }
+  for (const id of [runId, fresh.runId]) {
+    const { run } = await inTime('nobody waits', replica.runs.outcome(owner, id, 600_000));
+    assert.notEqual(run.status, 'cancelled');
+    assert.equal(run.endedAt, null);
+  }
 });
 
 test('pages of events come newest first or after a cursor, and old deltas go when their message stays', async (t) => {

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { AgentCard, SendMessageRequest, Task } from '@a2a-js/sdk';
+import { A2AService } from '@a2a-js/sdk/server/grpc';
 import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
 import { ClientFactory } from '@a2a-js/sdk/client';
 import { status as codes } from '@grpc/grpc-js';
@@ -10,6 +11,8 @@ import type { GrpcAsked, GrpcReply } from '../support/a2a-grpc.ts';
 import { grpcCallOptions, grpcPort, grpcWire } from '../support/a2a-grpc.ts';
 import type { A2aWorld } from '../support/a2a-world.ts';
 import { a2aWorld, message } from '../support/a2a-world.ts';
+import type { HeldBack } from '../support/held-back.ts';
+import { grpcHeldBack, heldBack } from '../support/held-back.ts';
 import { until } from '../support/until.ts';
 
 let world: A2aWorld;
@@ -296,48 +299,103 @@ test('the client of 1.0 speaks to the service of 0.3 too', async () => {
   );
 });
 
-test('at the end of the service streams are told to come again, calls that wait get what there is and cancel nothing, and no connection is taken any more', async () => {
-  const post = (path: string, body: object, headers: Record<string, string> = {}) =>
-    world.request('POST', path, { body, headers });
-  const asked = () => ({ message: message('hold') });
+/** A call by each protocol whose answer is waited for, and what is told of one that goes on. */
+const waitingCalls = (): [
+  name: string,
+  path: string,
+  body: object,
+  tells: (reply: HeldBack) => unknown,
+  told: unknown,
+][] => {
+  const model = world.agent.id;
   const said = [{ role: 'user', parts: [{ content_type: 'text/plain', content: 'hold' }] }];
   const tool = { name: 'send_message', arguments: { content: 'hold' } };
-  const waiting = {
-    rpc: world.rpc('SendMessage', asked()).then(({ result }) => result.task.status.state),
-    http: post('/a2a/http/message:send', asked()).then(({ body }) => body.task.status.state),
-    grpc: call({ method: 'SendMessage', request: send('hold') }).then(
-      ({ messages }) => Task.toJSON(messages[0].payload.value as Task) as { status: { state: string } },
-    ),
-    communication: post('/runs', { agent_name: world.agent.id, input: said, mode: 'sync' }).then(
-      ({ status, body }) => [status, body.status],
-    ),
-    mcp: post(
+  const goesOn = (state: string) => /^TASK_STATE_(WORKING|SUBMITTED)$/.test(state);
+  return [
+    [
+      'JSON-RPC',
+      '/a2a',
+      { jsonrpc: '2.0', id: 1, method: 'SendMessage', params: { message: message('hold') } },
+      ({ body }) => goesOn(body.result.task.status.state),
+      true,
+    ],
+    [
+      'HTTP',
+      '/a2a/http/message:send',
+      { message: message('hold') },
+      ({ body }) => [goesOn(body.task.status.state), body.task.history.length],
+      [true, 1],
+    ],
+    [
+      'Agent Communication',
+      '/runs',
+      { agent_name: model, input: said, mode: 'sync' },
+      ({ status, body }) => [status, /^(in-progress|created)$/.test(body.status)],
+      [202, true],
+    ],
+    [
+      'MCP',
       '/mcp',
       { jsonrpc: '2.0', id: 1, method: 'tools/call', params: tool },
-      { accept: 'application/json, text/event-stream' },
-    ).then(({ text }) => JSON.parse(/^data: (.*)$/m.exec(text)![1]!).result.structuredContent.message),
-    rest: world.service
-      .api('POST', '/api/v1/chat/send', { agentId: world.agent.id, content: 'hold' })
-      .then(({ status }) => status),
-    chat: post('/v1/chat/completions', {
-      model: world.agent.id,
-      messages: [{ role: 'user', content: 'hold' }],
-    }).then(({ status, body }) => [status, body.error.code]),
-    response: post('/v1/responses', { model: world.agent.id, input: 'hold' }).then(({ status, body }) => [
-      status,
-      body.output.length,
-    ]),
-  };
+      ({ text }) => JSON.parse(/^data: (.*)$/m.exec(text)![1]!).result.structuredContent.message,
+      null,
+    ],
+    [
+      'chat completions',
+      '/v1/chat/completions',
+      { model, messages: [{ role: 'user', content: 'hold' }] },
+      ({ status, body }) => [status, body.error.code],
+      [504, 'timeout'],
+    ],
+    [
+      'responses',
+      '/v1/responses',
+      { model, input: 'hold' },
+      ({ status, body }) => [status, body.output.length],
+      [200, 0],
+    ],
+    ['REST', '/api/v1/chat/send', { agentId: model, content: 'hold' }, ({ status }) => status, 202],
+  ];
+};
+
+test('at the end of the service streams are told to come again, calls that wait or come late get what there is and cancel nothing, and no connection is taken any more', async () => {
+  const headersOf = (path: string) => ({
+    host: path.startsWith('/api/') ? `127.0.0.1:${world.service.port}` : new URL(world.origin).host,
+    authorization: `Bearer ${world.service.key}`,
+    'a2a-version': '1.0',
+    accept: path === '/mcp' ? 'application/json, text/event-stream' : 'application/json',
+  });
+  const held = (path: string, body: object) => heldBack(world.service.port, path, headersOf(path), body);
+  const waiting = await Promise.all(
+    waitingCalls().map(async ([name, path, body, tells, told]) => {
+      const go = await held(path, body);
+      return { name, told, reply: go().then(tells) };
+    }),
+  );
+  const stateIn = (task: Task) => (Task.toJSON(task) as { status: { state: string } }).status.state;
+  const byGrpc = call({ method: 'SendMessage', request: send('hold') });
   const runs = async () =>
-    (await world.service.api('GET', `/v1/agents/${world.agent.id}/runs?limit=8`)).body.runs as {
+    (await world.service.api('GET', `/v1/agents/${world.agent.id}/runs?limit=100`)).body.runs as {
       id: string;
       status: string;
     }[];
-  await until('all of them wait', async () =>
-    (await runs()).every(({ status }) => status === 'running' || status === 'queued'),
-  );
-  const ids = (await runs()).map(({ id }) => id);
+  const isOpen = ({ status }: { status: string }) => status === 'running' || status === 'queued';
+  await until('all of them wait', async () => (await runs()).filter(isOpen).length === waiting.length + 1);
   const id = await begun('hold');
+  const late = await Promise.all(
+    waitingCalls().map(async ([name, path, body, tells, told]) => {
+      return { name, told, tells, go: await held(path, body) };
+    }),
+  );
+  const { path, requestSerialize, responseDeserialize } = A2AService.sendMessage;
+  const { host, ...lateHeaders } = headersOf('/');
+  const lateByGrpc = await grpcHeldBack(
+    port,
+    path,
+    { ...lateHeaders, ':authority': host },
+    requestSerialize(send('hold')),
+  );
+  const before = await runs();
   let stopped: Promise<number | null> | undefined;
   const reply = await call({
     method: 'SubscribeToTask',
@@ -346,28 +404,25 @@ test('at the end of the service streams are told to come again, calls that wait 
     onMessage: () => void (stopped ??= world.service.stop()),
   });
   assert.deepEqual([reply.code, reply.reason], [codes.UNAVAILABLE, 'UNAVAILABLE'], reply.details);
+  const lateReplies = late.map(({ name, told, tells, go }) => ({ name, told, reply: go().then(tells) }));
+  const lateTask = lateByGrpc().then((bytes) => responseDeserialize(bytes).payload!.value as Task);
+  for (const one of waiting) assert.deepEqual(await one.reply, one.told, one.name);
   const goesOn = /^TASK_STATE_(WORKING|SUBMITTED)$/;
-  assert.match(await waiting.rpc, goesOn);
-  assert.match(await waiting.http, goesOn);
-  assert.match((await waiting.grpc).status.state, goesOn);
-  assert.deepEqual(await waiting.communication, [202, 'in-progress']);
-  assert.equal(await waiting.mcp, null);
-  assert.equal(await waiting.rest, 202);
-  assert.deepEqual(await waiting.chat, [504, 'timeout']);
-  assert.deepEqual(await waiting.response, [200, 0]);
+  assert.match(stateIn((await byGrpc).messages[0].payload.value as Task), goesOn);
+  for (const one of lateReplies) assert.deepEqual(await one.reply, one.told, `${one.name}, late`);
+  assert.match(stateIn(await lateTask), goesOn);
+  assert.equal((await lateTask).history.length, 1);
   assert.equal(await stopped, 0);
   const socket = connect(port, '127.0.0.1');
   const refused = await new Promise((resolve) => socket.once('error', resolve).once('connect', resolve));
   socket.destroy();
   assert.match(String(refused), /ECONNREFUSED/);
   await world.service.restart();
-  const after = (await world.service.api('GET', `/v1/agents/${world.agent.id}/runs?limit=9`)).body.runs as {
-    id: string;
-    status: string;
-  }[];
-  for (const one of after) assert.notEqual(one.status, 'cancelled');
-  assert.deepEqual(
-    ids.filter((known) => !after.some((one) => one.id === known)),
-    [],
-  );
+  const after = await runs();
+  assert.equal(after.length, before.length + late.length + 1);
+  const ids = new Set(before.filter(isOpen).map((one) => one.id));
+  for (const one of after.filter(
+    (each) => ids.has(each.id) || !before.some(({ id: known }) => known === each.id),
+  ))
+    assert.notEqual(one.status, 'cancelled');
 });

@@ -302,19 +302,36 @@ test('a response in the background goes on alone, can be watched by REST, and ca
 });
 
 test('a client that stops a chat completion by going away stops the run', async () => {
-  const stopped = new AbortController();
-  const { response } = await client()
-    .chat.completions.create(
-      { model: model(), messages: [user('hold: gone')], stream: true },
+  const lastRun = async () =>
+    (await world.call('GET', `/v1/agents/${world.agentId}/runs?limit=1`)).body.runs[0] as {
+      id: string;
+      status: string;
+    };
+  for (const stream of [true, false]) {
+    // A gate that was opened once stays open.
+    const gate = stream ? 'gone' : 'gone-whole';
+    const { id: before } = await lastRun();
+    const stopped = new AbortController();
+    const asked = client().chat.completions.create(
+      { model: model(), messages: [user(`hold: ${gate}`)], stream },
       { signal: stopped.signal },
-    )
-    .withResponse();
-  const runId = response.headers.get('x-run-id')!;
-  stopped.abort();
-  await until('it is cancelled', async () => {
-    return (await world.call('GET', `/v1/runs/${runId}`)).body.run.status === 'cancelled';
-  });
-  world.release('gone');
+    );
+    const ended = asked.then(
+      () => 'answered',
+      () => 'aborted',
+    );
+    const { id } = await until('it runs', async () => {
+      const last = await lastRun();
+      return last.id !== before && last.status === 'running' ? last : null;
+    });
+    if (stream) assert.equal(await ended, 'answered');
+    stopped.abort();
+    if (!stream) assert.equal(await ended, 'aborted');
+    await until('it is cancelled', async () => {
+      return (await world.call('GET', `/v1/runs/${id}`)).body.run.status === 'cancelled';
+    });
+    world.release(gate);
+  }
 });
 
 test('a request that is sent again with its key is done once', async () => {

@@ -89,6 +89,8 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
         for (const event of batch) view.apply(event);
         if (isDone()) break;
       }
+      // One that came while the service stops was told nothing.
+      if (view.seq === 0) await this.#catchUp(view);
     }
     if (view.isPlainReply && view.answer) return { ...view.answer, taskId: '' };
     return view.task({ historyLength });

@@ -21,14 +21,20 @@ export async function streamAnswer(
     () => '',
     async (sink) => {
       let isStopped = false;
-      const pump = async () => {
+      const writeAll = async () => {
         try {
           for (let item = first; !item.done && !isStopped; item = await items.next()) {
             sink.raw(frameOf(item.value));
             if (sink.isFull) await sink.drained();
           }
+        } finally {
           // One that is left before its end follows its run no more.
           await items.return();
+        }
+      };
+      const pump = async () => {
+        try {
+          await writeAll();
         } catch (error) {
           sink.raw(onError(error));
         }

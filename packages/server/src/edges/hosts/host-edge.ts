@@ -94,6 +94,8 @@ export interface PublicCall extends AnyCall {
   adopt(response: Response): Response;
   /** Aborted when the client has gone away. `controller`: this one is, else one of its own. */
   gone(controller?: AbortController): AbortSignal;
+  /** Whether the client went away before the whole answer: not when it was the service that stopped. */
+  hasLeft(): boolean;
 }
 
 export interface HostCall extends PublicCall {

@@ -145,6 +145,7 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
     bytes: (maxBytes = limits.bodyBytes) => readBody(c, maxBytes),
     adopt: (response) => adopt(response, head),
     gone: (controller = new AbortController()) => abortWhenGone(outgoing, controller),
+    hasLeft: () => outgoing !== undefined && outgoing.destroyed && !outgoing.writableEnded && !edge.draining,
   };
 }
 

@@ -63,7 +63,9 @@ export function createStreams(options: StreamOptions): Streams {
     },
     async open(response, head, begin, toText = frame) {
       const stream = new Stream(response, head, options, markDirty, toText);
-      all.add(stream);
+      // Of a client that has left already no close is told any more.
+      if (response.destroyed) stream.close();
+      else all.add(stream);
       // Whether a client that has ended its side is still there is known when something was sent to it (half-closed.ts).
       const { socket } = response;
       const probe = () =>

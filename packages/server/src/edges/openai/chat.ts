@@ -50,7 +50,7 @@ export async function createChatCompletion(call: HostCall): Promise<Response> {
     call.gone(),
   );
   if (isTerminal(outcome.run.status)) return answered(call, outcome, body.model);
-  if (!isKept && isGone(call)) await call.services.runs.cancel(call.caller, accepted.runId);
+  if (!isKept && call.hasLeft()) await call.services.runs.cancel(call.caller, accepted.runId);
   call.head['x-should-retry'] = 'false';
   const place = `/v1/runs/${accepted.runId}`;
   const message =
@@ -140,14 +140,15 @@ function answered({ head }: HostCall, { run, message }: RunOutcome, model: strin
  * too. Not so when the service ended the stream, or when the client has named the request to send it again.
  */
 function cancelWhenGone(call: HostCall, runId: string): void {
-  call.gone().addEventListener('abort', () => {
-    if (!isGone(call)) return;
+  const cancel = () => {
+    if (!call.hasLeft()) return;
     call.services.runs.cancel(call.caller, runId).catch((error: unknown) => {
       // It may have ended in the same moment.
       call.log.debug('A run whose client is gone was not cancelled.', { runId, error: String(error) });
     });
-  });
+  };
+  const gone = call.gone();
+  // It may have left while its message was being accepted.
+  if (gone.aborted) cancel();
+  else gone.addEventListener('abort', cancel);
 }
-
-const isGone = ({ node }: HostCall): boolean =>
-  node !== null && node.outgoing.destroyed && !node.outgoing.writableEnded;
