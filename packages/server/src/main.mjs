@@ -12,6 +12,9 @@ const isBounded = [...process.execArgv, process.env.NODE_OPTIONS ?? ''].some((gi
   given.includes('--max-semi-space-size'),
 );
 if (!isBounded) setFlagsFromString('--semi-space-growth-factor=1');
+// Bounds of this process's own memory (scripts/serve), which the C library has read: PostgreSQL and others have none of them.
+for (const name of ['MALLOC_ARENA_MAX', 'MALLOC_TRIM_THRESHOLD_', 'MALLOC_MMAP_THRESHOLD_'])
+  delete process.env[name];
 enableCompileCache();
 const { run } = await import('./admin/run.ts');
 process.exitCode = await run(process.argv.slice(2), process.env);

@@ -174,7 +174,7 @@ export const limits = {
   /** Of each output, in an answer that is not streamed. */
   execOutputBytes: 1024 * 1024,
   /** What the commands and servers of a sandbox send together, after so much at once; then they wait. */
-  sandboxOutput: { bytesPerSecond: 32 * 1024 * 1024, burstBytes: 8 * 1024 * 1024 },
+  sandboxOutput: { bytesPerSecond: 16 * 1024 * 1024, burstBytes: 8 * 1024 * 1024 },
   /** Connections that a sandbox has open to the outside at once. */
   egressConnections: 256,
   /** New ones, after as many at once; others wait. */

@@ -11,7 +11,6 @@ import { servicePort } from './service-port.ts';
 
 /** Here is the data of services that is not in memory. */
 export const diskFolder = '/tmp';
-const mainFile = fileURLToPath(new URL('../../src/main.mjs', import.meta.url));
 const repositoryDir = fileURLToPath(new URL('../../../../', import.meta.url));
 
 export interface ServiceOptions {
@@ -228,7 +227,7 @@ function launch(
   hostsFile: string | null = null,
 ): Running & { stdout: string[] } {
   // As `npm start` does.
-  const own = [process.execPath, '--max-semi-space-size=4', mainFile, ...args];
+  const own = ['/bin/sh', join(repositoryDir, 'scripts/serve'), ...args];
   // Each of these programs becomes the next, so that the child's pid is the service's.
   const mount = ['unshare', '-m', 'sh', '-c', 'mount --bind "$0" /etc/hosts && exec "$@"', hostsFile ?? ''];
   const [file = '', ...rest] = hostsFile === null ? own : [...mount, ...own];

@@ -44,8 +44,9 @@ class Inlet extends Readable {
     if (this.#isEnded || this.destroyed) return true;
     this.#unread += bytes.length;
     if (this.#unread + this.#read + this.#held > windowBytes) return false;
-    // A copy, since the frame shares its memory with what follows it.
-    if (bytes.length > 0) this.push(Buffer.from(bytes));
+    // A copy, where the frame shares its memory with much that follows it.
+    const isMostOfIt = bytes.length * 2 >= bytes.buffer.byteLength;
+    if (bytes.length > 0) this.push(isMostOfIt ? bytes : Buffer.from(bytes));
     this.#count();
     return true;
   }
