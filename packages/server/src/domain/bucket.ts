@@ -4,6 +4,9 @@ export interface Pace {
   perSecond: number;
 }
 
+/** Sums of times differ from what they stand for by less: it is no time at all. */
+const roundingMs = 1e-6;
+
 /** A bucket that is emptied by what comes and filled again evenly, kept as the time at which it will be full. */
 export class Bucket {
   readonly #eachMs: number;
@@ -23,6 +26,7 @@ export class Bucket {
 
   /** For how many milliseconds more than its pace has come; 0 or less: none. */
   overMs(nowMs = performance.now()): number {
-    return this.#fullAtMs - nowMs - this.#burstMs;
+    const overMs = this.#fullAtMs - nowMs - this.#burstMs;
+    return Math.abs(overMs) < roundingMs ? 0 : overMs;
   }
 }
