@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
@@ -24,6 +24,7 @@ test('a server is started by its command when it is first asked for, once, and i
   writeFileSync(
     join(places.workspace, 'server.cjs'),
     `require('fs').appendFileSync('starts', 'x');
+    require('fs').writeFileSync('pid', String(process.pid));
     require('net').createServer((s) => { s.on('error', () => {}); s.once('data', (first) => {
       if (first.toString() === 'starts') return s.end(require('fs').readFileSync('starts'));
       if (first.toString() === 'reset') return s.resetAndDestroy();
@@ -45,10 +46,13 @@ test('a server is started by its command when it is first asked for, once, and i
   broken.write('reset');
   await assert.rejects(text(broken), /broken off/);
 
+  const pid = Number(readFileSync(join(places.workspace, 'pid'), 'utf8'));
   const last = await control.connect(target);
   last.write('exit');
   // Whether its end is an orderly one is the system's to say.
   await text(last).catch(() => '');
+  // The kernel closes what a process had open in an order of its own: until all is closed it still takes connections.
+  await until('the server is gone', () => !existsSync(`/proc/${pid}`));
   // One that has ended is started again.
   const next = await control.connect(target);
   next.write('starts');
