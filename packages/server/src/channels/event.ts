@@ -26,6 +26,7 @@ export function event(
     replyTo: null,
     retry: null,
     mail: null,
+    alone: null,
     ...given,
   };
 }

@@ -160,6 +160,8 @@ export const limits = {
   attachmentWaitMinutes: 10,
   /** For which what came in can be replayed. */
   inboundBodyDays: 30,
+  /** Messages and notices that one delivery holds; as many as Meta sends in one. */
+  inboundEventsPerDelivery: 1_000,
   /** Inbound events that one call works on again. */
   replayedAtOnce: 1_000,
   /** That are read at once, of an agent and of all of this node. */

@@ -10,12 +10,18 @@ import type {
   ChannelKind,
   ChannelSetup,
   InboundAnswer,
+  InboundEvent,
   InboundRequest,
   ParsedRequest,
 } from '../domain/ports/channel.ts';
 import { receive } from '../domain/receive.ts';
 import type { ChannelStore } from '../store/channels.ts';
-import type { InboundEventStore, NewInboundEvent, SampleMark } from '../store/inbound-events.ts';
+import type {
+  InboundEventStore,
+  NewInboundEvent,
+  SampleMark,
+  StoredRequest,
+} from '../store/inbound-events.ts';
 import type { ChannelSetups } from './channels.ts';
 import { unread } from '../store/inbound-queue.ts';
 import type { Backlog } from './backlog.ts';
@@ -164,9 +170,7 @@ export function createInbox(deps: InboxDependencies): Inbox {
       agentId: row.agentId,
       kind: event.kind,
       deliveryKey: boundedKey(event.deliveryKey),
-      request: kept,
-      body: request.body,
-      place,
+      ...keptOf(event, place, kept, request, parsed.events.length),
       line: event.mail ? unread : event.conversationKey && boundedKey(event.conversationKey),
       ignore: event.ignore,
       retry: event.retry && { attempt: event.retry.attempt, kind: `${row.kind}.retry`, id: newId() },
@@ -238,6 +242,22 @@ export function createInbox(deps: InboxDependencies): Inbox {
       return { answer: parsed.answer, eventIds };
     },
   };
+}
+
+/**
+ * What is kept of a delivery for one of its events. Of several each has its own part: the whole body beside every one of them
+ * would be as many times as large.
+ */
+function keptOf(
+  { alone }: InboundEvent,
+  place: number,
+  kept: StoredRequest,
+  { body }: InboundRequest,
+  count: number,
+): Pick<NewInboundEvent, 'request' | 'body' | 'place'> {
+  if (alone === null || count === 1) return { request: kept, body, place };
+  const headers: StoredRequest['headers'] = [['content-type', 'application/json']];
+  return { request: { ...kept, headers }, body: Buffer.from(JSON.stringify(alone())), place: 0 };
 }
 
 /** What is taken of a channel to which forgeries come. */

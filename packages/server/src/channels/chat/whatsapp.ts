@@ -11,6 +11,7 @@ import type {
   SendOutcome,
 } from '../../domain/ports/channel.ts';
 import { invalid } from '../../domain/errors.ts';
+import { limits } from '../../domain/limits.ts';
 import { retryAfterMs } from '../../domain/retry-after.ts';
 import { isObject, listAt, at, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
 import { bearer, getCall, jsonCall, readJson, readStatus, segment } from '../call.ts';
@@ -20,6 +21,8 @@ import { splitText } from '../split.ts';
 import { allows, apiOf, leadsTo, required, requiredSetting, sentToApi, setting } from '../specs.ts';
 
 const bodyChars = 4_096;
+/** Of what several messages have in common, since each keeps a copy. */
+const keptChars = 200;
 const mediaHosts = ['lookaside.fbsbx.com', '.fbsbx.com', '.whatsapp.net', 'graph.facebook.com'];
 const mediaTypes = ['image', 'video', 'audio', 'document', 'sticker'];
 
@@ -61,10 +64,16 @@ export const whatsapp: ChannelKind = {
       // Answered as plain text: nothing that a browser would run.
       return { answer: textAnswer(challenge.slice(0, 256)), events: [] };
     }
-    const events = listAt(readJsonBody(request), 'entry').flatMap((entry) =>
-      listAt(entry, 'changes').flatMap((change) => readChange(objectAt(change, 'value'), setup)),
+    const values = listAt(readJsonBody(request), 'entry').flatMap((entry) =>
+      listAt(entry, 'changes').map((change) => objectAt(change, 'value')),
     );
-    return { answer: emptyAnswer, events };
+    const held = values.reduce(
+      (sum: number, value) => sum + listAt(value, 'messages').length + listAt(value, 'statuses').length,
+      0,
+    );
+    if (held > limits.inboundEventsPerDelivery)
+      throw invalid('entry', `holds more than ${limits.inboundEventsPerDelivery} messages and statuses.`);
+    return { answer: emptyAnswer, events: values.flatMap((value) => readChange(value, setup)) };
   },
   reply: replySteps,
   readReply,
@@ -85,25 +94,48 @@ function verifyHandshake(request: InboundRequest, setup: ChannelSetup) {
 function readChange(value: Json, setup: ChannelSetup): InboundEvent[] {
   const phoneNumberId = textAt(value, 'metadata', 'phone_number_id');
   const isOurs = phoneNumberId === setup.settings['phoneNumberId'];
+  const names = namesOf(value);
+  const metadata = {
+    phone_number_id: isOurs ? phoneNumberId : (phoneNumberId?.slice(0, keptChars) ?? null),
+  };
   const messages = listAt(value, 'messages')
     .filter(isObject)
-    .map((message) => readMessage(message, value, setup, isOurs));
+    .map((message) => readMessage(message, { names, isOurs, metadata }, setup));
   const statuses = listAt(value, 'statuses').map((status) =>
     event({
       kind: 'whatsapp.status',
       deliveryKey: `status:${textAt(status, 'id') ?? ''}:${plainName(textAt(status, 'status'))}`,
       ignore: 'not_a_message',
+      alone: () => inEnvelope({ statuses: [status] }),
     }),
   );
   return [...messages, ...statuses];
 }
 
-function readMessage(message: Json, value: Json, setup: ChannelSetup, isOurs: boolean): InboundEvent {
+/** Names of people by their numbers. */
+function namesOf(value: Json): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const contact of listAt(value, 'contacts')) {
+    const [number, name] = [textAt(contact, 'wa_id'), textAt(contact, 'profile', 'name')];
+    if (number !== null && name !== null && !names.has(number)) names.set(number, name.slice(0, keptChars));
+  }
+  return names;
+}
+
+const inEnvelope = (value: Json): Json => ({ entry: [{ changes: [{ value }] }] });
+
+interface About {
+  names: Map<string, string>;
+  isOurs: boolean;
+  metadata: Json;
+}
+
+function readMessage(message: Json, { names, isOurs, metadata }: About, setup: ChannelSetup): InboundEvent {
   const id = textAt(message, 'id');
   if (!id) throw invalid('messages.id', 'is missing in the payload.');
   const from = textAt(message, 'from') ?? '';
   const type = plainName(textAt(message, 'type'));
-  const contact = listAt(value, 'contacts').find((found) => textAt(found, 'wa_id') === from);
+  const name = names.get(from) ?? null;
   const isSpoken = !['reaction', 'system', 'unsupported', 'unknown'].includes(type);
   const isAllowed = allows(setup.settings, 'allowedSenders', from);
   return withoutEmpty(
@@ -113,7 +145,7 @@ function readMessage(message: Json, value: Json, setup: ChannelSetup, isOurs: bo
       messageKey: id,
       conversationKey: from,
       text: messageText(message, type),
-      sender: { id: from, name: textAt(contact, 'profile', 'name'), isBot: false },
+      sender: { id: from, name, isBot: false },
       ignore: !isSpoken
         ? 'not_a_message'
         : !isOurs
@@ -123,6 +155,12 @@ function readMessage(message: Json, value: Json, setup: ChannelSetup, isOurs: bo
             : 'sender_not_allowed',
       attachments: readMedia(message, type, setup),
       replyTo: { to: from, messageId: id },
+      alone: () =>
+        inEnvelope({
+          metadata,
+          ...(name !== null && { contacts: [{ wa_id: from, profile: { name } }] }),
+          messages: [message],
+        }),
     }),
   );
 }

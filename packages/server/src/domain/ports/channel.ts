@@ -102,6 +102,11 @@ export interface InboundEvent {
   retry: { attempt: number; reason: string | null } | null;
   /** Mail whose text still has to be read or fetched: see channels/mail. Its `text` is empty until then. */
   mail: MailSource | null;
+  /**
+   * JSON that is read as this very event and no other; asked for when a request holds several, so that each is kept once.
+   * Null: the request holds no other.
+   */
+  alone: (() => object) | null;
 }
 
 /** Mail as a provider delivers it. `fetch` names what the provider has to be asked for (channels/mail/fetch.ts). */
