@@ -112,7 +112,7 @@ test('a delivery that holds more messages and notices than one can is refused, a
     (error: unknown) =>
       error instanceof DomainError &&
       error.code === 'invalid_request' &&
-      error.message.includes('more than 1000 messages and statuses'),
+      error.message.includes('more than 1000 messages, statuses and other changes'),
   );
   assert.equal((await kept(channelId)).length, 0);
 });

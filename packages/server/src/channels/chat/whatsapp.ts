@@ -16,7 +16,7 @@ import { retryAfterMs } from '../../domain/retry-after.ts';
 import { isObject, listAt, at, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
 import { bearer, getCall, jsonCall, readJson, readStatus, segment } from '../call.ts';
 import { emptyAnswer, event, plainName, textAnswer, withoutEmpty } from '../event.ts';
-import { forged, genuine, sameText, secretsOf, signedInHex } from '../signing.ts';
+import { forged, genuine, sameText, secretsOf, sha256, signedInHex } from '../signing.ts';
 import { splitText } from '../split.ts';
 import { allows, apiOf, leadsTo, required, requiredSetting, sentToApi, setting } from '../specs.ts';
 
@@ -64,16 +64,23 @@ export const whatsapp: ChannelKind = {
       // Answered as plain text: nothing that a browser would run.
       return { answer: textAnswer(challenge.slice(0, 256)), events: [] };
     }
-    const values = listAt(readJsonBody(request), 'entry').flatMap((entry) =>
-      listAt(entry, 'changes').map((change) => objectAt(change, 'value')),
+    const changes = listAt(readJsonBody(request), 'entry').flatMap((entry) =>
+      listAt(entry, 'changes').map((change) => ({ entry, change, value: objectAt(change, 'value') })),
     );
-    const held = values.reduce(
-      (sum: number, value) => sum + listAt(value, 'messages').length + listAt(value, 'statuses').length,
+    const held = changes.reduce(
+      (sum: number, { value }) =>
+        sum + Math.max(1, listAt(value, 'messages').length + listAt(value, 'statuses').length),
       0,
     );
-    if (held > limits.inboundEventsPerDelivery)
-      throw invalid('entry', `holds more than ${limits.inboundEventsPerDelivery} messages and statuses.`);
-    return { answer: emptyAnswer, events: values.flatMap((value) => readChange(value, setup)) };
+    if (held > limits.inboundEventsPerDelivery) {
+      const most = `${limits.inboundEventsPerDelivery} messages, statuses and other changes`;
+      throw invalid('entry', `holds more than ${most}.`);
+    }
+    const found = changes.flatMap(({ entry, change, value }) => {
+      const said = readChange(value, setup);
+      return said.length > 0 ? said : [otherChange(entry, change)];
+    });
+    return { answer: emptyAnswer, events: found.length > 0 ? found : [nothing(request)] };
   },
   reply: replySteps,
   readReply,
@@ -111,6 +118,30 @@ function readChange(value: Json, setup: ChannelSetup): InboundEvent[] {
   );
   return [...messages, ...statuses];
 }
+
+/** What Meta tells of beside messages, such as a change of the account: told apart by when it was and what it says. */
+function otherChange(entry: unknown, change: unknown): InboundEvent {
+  const field = plainName(textAt(change, 'field'));
+  const part = {
+    id: textAt(entry, 'id')?.slice(0, keptChars),
+    time: textAt(entry, 'time')?.slice(0, keptChars),
+    changes: [{ field, value: at(change, 'value') }],
+  };
+  return event({
+    kind: `whatsapp.${field}`,
+    deliveryKey: `change:${sha256(JSON.stringify(part)).toString('hex')}`,
+    ignore: 'not_a_message',
+    alone: () => ({ entry: [part] }),
+  });
+}
+
+/** A genuine delivery in which nothing is that we know; what was acknowledged is kept all the same. */
+const nothing = ({ body }: InboundRequest): InboundEvent =>
+  event({
+    kind: 'whatsapp.unknown',
+    deliveryKey: `body:${sha256(body).toString('hex')}`,
+    ignore: 'not_a_message',
+  });
 
 /** Names of people by their numbers. */
 function namesOf(value: Json): Map<string, string> {

@@ -256,7 +256,7 @@ export interface ChannelKind {
   check(setup: Pick<ChannelSetup, 'settings' | 'credentials'>): void;
   verify(request: InboundRequest, setup: ChannelSetup, nowMs: number, documents: Documents): Verdict;
   /**
-   * Of a genuine request. No events: a handshake. Throws `invalid_json`, `invalid_request` or `unsupported_media_type`
+   * Of a genuine request. No events: a handshake, and nothing else, since what is acknowledged is kept. Throws `invalid_json`, `invalid_request` or `unsupported_media_type`
    * for what no honest sender sends.
    */
   parse(request: InboundRequest, setup: ChannelSetup): ParsedRequest;
