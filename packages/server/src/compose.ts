@@ -16,6 +16,7 @@ import { createTerminalEdge } from './edges/terminal/edge.ts';
 import { createListener, type Listener } from './edges/listener.ts';
 import { extraCaFiles, isDetached, makeEnterable, roomProblems } from './host-checks.ts';
 import { openOutside } from './open-outside.ts';
+import { openRemovals } from './open-removals.ts';
 import { openFilesLimit } from './open-files.ts';
 import { createSecretBroker } from './egress/broker/secret-broker.ts';
 import { createModelGateway } from './gateway/gateway.ts';
@@ -267,12 +268,7 @@ export async function compose(
     defaultModel: () => gateway.defaultModel(),
     checkUrl: git.checkUrl,
     hostedGitUrl: (agentId) => `${config.baseUrl}/git/${agentId}.git`,
-    async onAgentRemoved(agentId) {
-      await runtime.removeAgent(agentId);
-      await repos.remove(agentId);
-      await snapshots.removeAll(agentId);
-    },
-    log,
+    wakeRemovals: () => removals.worker.wake(),
   });
   const openFollows = createOpenFollows(db, log);
   const terminals = createTerminals({
@@ -293,6 +289,17 @@ export async function compose(
     removeAgent: runtime.removeAgent,
     snapshotsDir: config.paths.snapshots,
     diskBytes: config.sandbox.diskMb * 1024 * 1024,
+  });
+  const removals = openRemovals({
+    agents: stores.agents,
+    nodeId,
+    doorbell,
+    async remove(agentId) {
+      await runtime.removeAgent(agentId);
+      await repos.remove(agentId);
+      await snapshots.removeAll(agentId);
+    },
+    log,
   });
   const conversations = createConversations({ db, ...stores, cursors, life });
   const acpSessions = createAcpSessions({
@@ -406,7 +413,7 @@ export async function compose(
       await budgetGuard.begin();
       await runtime.start();
       await work.resume();
-      await agents.resumeRemovals();
+      removals.worker.start();
       await outside.start();
       rateLimit.start(500);
       if (config.a2aCapabilities.includes('pushNotifications')) a2a.delivery.start();
@@ -424,6 +431,7 @@ export async function compose(
       // No new work first; the streams of running turns stay until those have ended.
       const steps: EndStep[] = [
         ['turns and sandboxes', () => runtime.drain(graceMs, mayLeave), graceMs + 10_000],
+        ['removals of agents', () => removals.close(), END_MS],
         ['sandbox driver', () => sandboxDriver.close(), END_MS],
         ['terminals', async () => terminals.close(), END_MS],
         ['listener', () => closeListener(), END_MS],

@@ -2,7 +2,6 @@ import { canSeeAgent, requireEdit, requireOrgBound } from '../domain/access.ts';
 import { invalid, notFound } from '../domain/errors.ts';
 import { readGitUrl } from '../domain/git-url.ts';
 import { isId, newId } from '../domain/ids.ts';
-import type { Log } from '../domain/log.ts';
 import { defaultManifest } from '../domain/manifest.ts';
 import type { Agent } from '../domain/nouns.ts';
 import { readOrigins } from '../domain/origins.ts';
@@ -45,14 +44,8 @@ export interface AgentsDependencies {
   checkUrl: (url: string) => Promise<void>;
   /** The address of a repository that the service holds: an agent's gitUrl when it has no external one. */
   hostedGitUrl: (agentId: string) => string;
-  /** Cancels runs, ends the sandbox, removes volume and repository. Idempotent; called again at boot if it did not end. */
-  onAgentRemoved: (agentId: string) => Promise<void>;
-  log: Log;
-}
-
-export interface Agents extends AgentsService {
-  /** Removes what the host kept of agents that were deleted shortly before a crash. */
-  resumeRemovals(): Promise<void>;
+  /** There is an agent of which all that hosts keep is to be removed; see agent-removals.ts. */
+  wakeRemovals: () => void;
 }
 
 /**
@@ -75,8 +68,8 @@ export async function createHostedAgent(
   return (await agents.get(agentId))!;
 }
 
-export function createAgents(deps: AgentsDependencies): Agents {
-  const { db, agents, keys, secrets, deployments, work, cursors, log } = deps;
+export function createAgents(deps: AgentsDependencies): AgentsService {
+  const { db, agents, keys, secrets, deployments, work, cursors } = deps;
   const known = createKnownAgents(deps);
 
   /** The external URL that is meant; null when it is the address of the repository that the service holds. */
@@ -100,18 +93,6 @@ export function createAgents(deps: AgentsDependencies): Agents {
     work.settleLater(
       await deployments.insert({ id: newId(), orgId, agentId, commit: null, ref: 'HEAD', source }),
     );
-  }
-
-  async function purge(agentId: string): Promise<void> {
-    try {
-      await deps.onAgentRemoved(agentId);
-      await agents.markPurged(agentId);
-    } catch (error) {
-      log.error('Not all of a deleted agent could be removed; the next start tries again.', {
-        agentId,
-        error: String(error),
-      });
-    }
   }
 
   return {
@@ -179,13 +160,9 @@ export function createAgents(deps: AgentsDependencies): Agents {
         await removeBudget(db, id);
         db.afterCommit(() => {
           deps.auth.forget(hashes);
-          void db.outside(() => purge(id));
+          deps.wakeRemovals();
         });
       });
-    },
-
-    async resumeRemovals() {
-      for (const agentId of await agents.unpurged()) await purge(agentId);
     },
   };
 }

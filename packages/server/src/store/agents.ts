@@ -33,7 +33,7 @@ const columns = (sql: Sql) => sql`
 
 export type AgentStore = ReturnType<typeof createAgentStore>;
 
-/** Agents that are not deleted; a deleted one is only seen by `unpurged`. */
+/** Agents that are not deleted; a deleted one is only seen by `claimRemovals`. */
 export function createAgentStore(db: Database) {
   const readMany = (ids: string[]) => {
     const { sql } = db;
@@ -126,10 +126,22 @@ export function createAgentStore(db: Database) {
       await db.sql`update agents set purged_at = now() where id = ${id} and deleted_at is not null`;
     },
 
-    /** Deleted agents of which the host may still keep something. */
-    async unpurged(): Promise<string[]> {
+    /**
+     * Deleted agents of which something may be left, for a node that removes it: this one's from now on. One whose sandbox
+     * may be on another living node is that one's.
+     */
+    async claimRemovals(nodeId: string, leftOut: string[], limit: number): Promise<string[]> {
       const rows = await db.sql<{ id: string }[]>`
-        select id from agents where deleted_at is not null and purged_at is null order by id`;
+        update agents set node_id = ${nodeId}
+        where id in (
+          select id from agents a
+          where deleted_at is not null and purged_at is null and id <> all (${leftOut}::uuid[])
+            and not exists (select 1 from nodes n where n.id = a.node_id and n.id <> ${nodeId})
+            and not exists (
+              select 1 from sandboxes s join nodes n on n.id = s.node_id
+              where s.agent_id = a.id and n.id <> ${nodeId} and s.state in ('starting', 'running', 'stopping'))
+          order by id limit ${limit} for no key update skip locked)
+        returning id`;
       return rows.map((row) => row.id);
     },
   };

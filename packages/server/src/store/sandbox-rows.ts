@@ -22,14 +22,14 @@ export interface LiveSandboxRow extends SandboxRow {
   isStarting: boolean;
 }
 
-/** False: its agent was deleted. */
+/** False: its agent was deleted. Whoever deletes it meanwhile waits, and what removes it then knows of this row. */
 export async function insertSandbox(db: Database, row: SandboxRow): Promise<boolean> {
   const { count } = await db.sql`
     insert into sandboxes (id, org_id, agent_id, node_id, driver, deployment_id, model, generation, state,
       token_hash)
     select ${row.id}::uuid, ${row.orgId}::uuid, ${row.agentId}::uuid, ${row.nodeId}::uuid, ${row.driver},
       ${row.deploymentId}::uuid, ${row.model}, ${row.generation}::integer, 'starting', ${row.tokenHash}
-    where exists (select 1 from agents where id = ${row.agentId} and deleted_at is null)`;
+    from agents where id = ${row.agentId} and deleted_at is null for share`;
   return count === 1;
 }
 
@@ -111,9 +111,9 @@ export async function lastSandboxes(db: Database, agentIds: string[]): Promise<L
   return rows.map((row) => ({ ...row, costMicros: BigInt(row.costMicros) }));
 }
 
-/** The agent may be executed by any node: no sandbox of it is here any more, and nothing executes. */
+/** The agent may be executed by any node: no sandbox of it is here any more, and nothing executes. A deleted one stays whose it is. */
 export async function releaseAgent(db: Database, nodeId: string, agentId: string): Promise<void> {
   await db.sql`
-    update agents set node_id = null where id = ${agentId} and node_id = ${nodeId}
+    update agents set node_id = null where id = ${agentId} and node_id = ${nodeId} and deleted_at is null
       and not exists (select 1 from lanes where lanes.node_id = ${nodeId} and state = 'running' and agent_id = ${agentId})`;
 }

@@ -4,6 +4,7 @@ import { newId } from '../../src/domain/ids.ts';
 import type { Repos } from '../../src/domain/ports/repos.ts';
 import type { Agent, Binding, Principal, Scope } from '../../src/domain/nouns.ts';
 import { createCursors } from '../../src/domain/paging.ts';
+import { createAgentRemovals } from '../../src/services/agent-removals.ts';
 import { createAgents } from '../../src/services/agents.ts';
 import { createApiKeys, mintKey } from '../../src/services/api-keys.ts';
 import { createAuth } from '../../src/services/auth.ts';
@@ -85,7 +86,13 @@ export function createResources<R extends Repos>(
     defaultModel: () => 'demo/guide',
     checkUrl: async () => {},
     hostedGitUrl: (id) => `http://localhost:8080/git/${id}.git`,
-    onAgentRemoved: async (id) => void removed.push(id),
+    wakeRemovals: () => void db.outside(() => removals.runDue()),
+  });
+  const removals = createAgentRemovals({
+    agents: stores.agents,
+    nodeId: newId(),
+    remove: async (id) => void removed.push(id),
+    wake: () => {},
     log: silentLog,
   });
   return {
@@ -93,6 +100,7 @@ export function createResources<R extends Repos>(
     stores,
     repos,
     removed,
+    removals,
     auth,
     secrets,
     work,
