@@ -16,12 +16,13 @@ import {
   type StartDependencies,
   type StartedSandbox,
 } from './sandbox-start.ts';
-import { Starts } from './starts.ts';
+import { StartEnded, Starts } from './starts.ts';
 
 /** How often it is looked for what nobody uses any more. */
 const LOOK_MS = 500;
 /** For processes that are asked to end. */
 const STOP_GRACE_MS = 5_000;
+const STOPPING = 'The service is stopping.';
 const CROWDED = 'Its processes had reached their limit, and nobody used it any more.';
 
 export interface KeeperOptions extends StartDependencies {
@@ -96,6 +97,11 @@ export class Keeper {
   /** A sandbox of it is being made. */
   isStarting(agentId: string): boolean {
     return this.#starts.isUnderWay(agentId);
+  }
+
+  /** No sandbox is started any more. */
+  get isClosed(): boolean {
+    return this.#isClosed;
   }
 
   /** So many sandboxes there may be. */
@@ -208,7 +214,7 @@ export class Keeper {
   /** Whoever waits for a sandbox that is being started waits in vain: its harness may take a minute to answer. */
   stopStarting(): void {
     this.#isClosed = true;
-    this.#stop.abort(new Error('The service is stopping.'));
+    this.#stop.abort(new StartEnded(STOPPING));
     this.#changes.tell();
   }
 
@@ -227,7 +233,7 @@ export class Keeper {
     let hadNoTurnSinceMs: number | null = null;
     for (;;) {
       signal.throwIfAborted();
-      if (this.#isClosed) throw new Error('The service is stopping.');
+      if (this.#isClosed) throw new Error(STOPPING);
       const kept = this.#byAgent.get(wish.agentId);
       if (kept && kept.canTakeTurns && kept.fingerprint === fingerprint(wish)) {
         return this.#takeRunning(kept, conversationId);

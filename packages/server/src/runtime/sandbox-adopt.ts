@@ -100,7 +100,7 @@ async function finishStart(
     return { ...opened, connection };
   } catch (error) {
     await sandbox.kill().catch(() => undefined);
-    await cleanUpFailed(log, id, cleanUp, error);
+    await cleanUpFailed(log, id, cleanUp, given.aborted ? given.reason : error);
     throw error;
   } finally {
     given.removeEventListener('abort', end);

@@ -6,7 +6,7 @@ import type { KeptSandbox } from './kept-sandbox.ts';
 import type { Keeper } from './keeper.ts';
 import type { RunnerDependencies } from './runner.ts';
 import { SandboxStartError, type StartDependencies } from './sandbox-start.ts';
-import { StartSuperseded } from './starts.ts';
+import { StartEnded, StartSuperseded } from './starts.ts';
 
 export interface SandboxHostDependencies {
   keeper: Keeper;
@@ -76,6 +76,9 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
       return hold.kept;
     } catch (error) {
       if (error instanceof StartSuperseded && !signal.aborted) return started(agentId, signal);
+      if (keeper.isClosed) throw stopping(error);
+      // Somebody wanted its end: nothing is wrong with the service.
+      if (error instanceof StartEnded) throw new DomainError('conflict', error.message, { cause: error });
       if (error instanceof SandboxStartError)
         throw new DomainError('unavailable', error.message, { cause: error });
       throw inVain ?? error;
@@ -201,5 +204,10 @@ async function frozen<T>(kept: KeptSandbox, work: () => Promise<T>): Promise<T> 
 }
 
 const hasEnded = (kept: KeptSandbox): Promise<boolean> => kept.exited.then(() => true);
+
+function stopping(cause: unknown): DomainError {
+  const again = { retryAfterSeconds: 5, cause };
+  return new DomainError('unavailable', 'The service is stopping; try again when it runs.', again);
+}
 
 const none = { sandboxId: null, since: null, runningTurns: 0, stats: null, reason: null };

@@ -215,7 +215,10 @@ export async function startSandbox(
   } catch (error) {
     log.warn('A sandbox did not start.', { sandboxId: id, agentId: wish.agentId, error: String(error) });
     await (sandbox ? sandbox.kill() : blank?.discard())?.catch(() => undefined);
-    await cleanUpFailed(log, id, cleanUp, error);
+    const ended: unknown = given?.aborted ? given.reason : error;
+    await cleanUpFailed(log, id, cleanUp, ended);
+    // One that was ended says by what; a failure that came of it says nothing.
+    if (ended instanceof SandboxStartError) throw ended;
     // Programs say in many ways that there is no room, some of them not at all.
     const isHostFull = await isFull(deps);
     throw new SandboxStartError(isHostFull ? HOST_FULL : reasonOf(error), isHostFull, error);

@@ -7,6 +7,13 @@ export class StartSuperseded extends SandboxStartError {
   }
 }
 
+/** Of a start that was ended by the service or by somebody: the reason is a sentence for people. */
+export class StartEnded extends SandboxStartError {
+  constructor(reason: string) {
+    super(`The sandbox was ended while it was being started. ${reason}`, false, null);
+  }
+}
+
 /** What tells one wish from another. */
 type Wish = Pick<SandboxWish, 'agentId' | 'generation' | 'hasGivenWay'> & {
   deployment: Pick<SandboxWish['deployment'], 'id'>;
@@ -69,7 +76,7 @@ export class Starts {
     }
   }
 
-  /** Does `start`, which is to end when the signal that it gets says so. */
+  /** Does `start`, which is to end when the signal that it gets says so: then it rejects with the reason of that. */
   async during<T>(wish: Wish, start: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const stop = new AbortController();
     const { promise: over, resolve } = Promise.withResolvers<void>();
@@ -77,7 +84,7 @@ export class Starts {
     try {
       return await start(stop.signal);
     } catch (error) {
-      throw stop.signal.reason instanceof StartSuperseded ? stop.signal.reason : error;
+      throw stop.signal.aborted ? stop.signal.reason : error;
     } finally {
       this.#underWay.delete(wish.agentId);
       resolve();
@@ -91,7 +98,7 @@ export class Starts {
   /** Ends the agent's start: resolves when that is over. Null when none is under way. */
   end(agentId: string, reason: string): Promise<void> | null {
     const start = this.#underWay.get(agentId);
-    start?.stop.abort(new Error(reason));
+    start?.stop.abort(new StartEnded(reason));
     return start?.over ?? null;
   }
 
@@ -99,7 +106,7 @@ export class Starts {
     const start = this.#underWay.get(agentId);
     const waiting = [...(this.#waiting.get(agentId) ?? [])];
     if (start && !waiting.some(({ wish }) => isSame(wish, start.wish)))
-      start.stop.abort(new Error('Nobody waits for it any more.'));
+      start.stop.abort(new StartEnded('Nobody waits for it any more.'));
   }
 
   #endOlder({ agentId, deployment, generation }: Wish): void {

@@ -7,7 +7,7 @@ import type { AgentWebService } from './api.ts';
 import type { OpenFollows } from './open-follows.ts';
 import { Places } from './places.ts';
 import type { SandboxHost } from './sandbox-host.ts';
-import { visibleAgent } from './visible-agent.ts';
+import { visibleAgent, whileThere } from './visible-agent.ts';
 
 export interface AgentWebDependencies {
   agents: AgentStore;
@@ -44,7 +44,9 @@ export function createAgentWeb(deps: AgentWebDependencies): AgentWebService {
       if (!web || (!p && !web.public)) throw notFound();
       const leave = enter(agentId);
       try {
-        const connection = await (await host.control(agentId)).connect(web);
+        const connection = await whileThere(agents, agentId, async () =>
+          (await host.control(agentId)).connect(web),
+        );
         const end = () => connection.destroy();
         const forget = openFollows.add({ agentId, end, ...(p && { keyId: p.keyId }) });
         connection.on('error', () => {});

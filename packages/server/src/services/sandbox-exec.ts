@@ -7,7 +7,7 @@ import type { AgentStore } from '../store/agents.ts';
 import type { ExecEnd, ExecInput, ExecOutput, SandboxExecService } from './api.ts';
 import type { OpenFollows } from './open-follows.ts';
 import type { SandboxHost } from './sandbox-host.ts';
-import { visibleAgent } from './visible-agent.ts';
+import { visibleAgent, whileThere } from './visible-agent.ts';
 
 export interface SandboxExecDependencies {
   agents: AgentStore;
@@ -26,7 +26,7 @@ export function createSandboxExec(deps: SandboxExecDependencies): SandboxExecSer
       await visibleAgent(agents, p, agentId);
       requireEdit(p);
       const startedMs = performance.now();
-      const process = await startCommand(host, agentId, commandOf(input));
+      const process = await startCommand(deps, agentId, commandOf(input));
       input.onStart?.();
       const stop = new AbortController();
       const close = openFollows.add({ keyId: p.keyId, agentId, end: () => stop.abort() });
@@ -53,12 +53,12 @@ export function createSandboxExec(deps: SandboxExecDependencies): SandboxExecSer
 
 /** Starts a command in an agent's sandbox, and says in words of the surface why not. */
 export async function startCommand(
-  host: Pick<SandboxHost, 'control'>,
+  { agents, host }: { agents: Pick<AgentStore, 'get'>; host: Pick<SandboxHost, 'control'> },
   agentId: string,
   command: SandboxCommand,
 ): Promise<SandboxProcess> {
   try {
-    return await (await host.control(agentId)).exec(command);
+    return await whileThere(agents, agentId, async () => (await host.control(agentId)).exec(command));
   } catch (error) {
     if (!(error instanceof SandboxControlError)) throw error;
     switch (error.code) {

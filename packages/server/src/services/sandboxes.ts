@@ -8,7 +8,7 @@ import { lastSandboxes, type LastSandbox } from '../store/sandbox-rows.ts';
 import type { Sandbox, SandboxesService, SandboxState } from './api.ts';
 import { pageById } from './paging.ts';
 import type { HostedSandbox, HostedState, SandboxHost } from './sandbox-host.ts';
-import { visibleAgent } from './visible-agent.ts';
+import { visibleAgent, whileThere } from './visible-agent.ts';
 
 export interface SandboxesDependencies {
   db: Database;
@@ -63,7 +63,7 @@ export function createSandboxes(deps: SandboxesDependencies): SandboxesService {
       const [last] = await lastSandboxes(db, [agentId]);
       if (last && last.nodeId !== nodeId && live.has(last.state))
         throw new DomainError('conflict', `The sandbox is on the node ${last.nodeId}; ask that one.`);
-      await act(agentId);
+      await whileThere(agents, agentId, () => act(agentId));
       return one(agentId);
     };
 

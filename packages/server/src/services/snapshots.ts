@@ -13,7 +13,7 @@ import type { SnapshotsService } from './api.ts';
 import { pageById } from './paging.ts';
 import { createQueues } from './queues.ts';
 import type { SandboxHost } from './sandbox-host.ts';
-import { visibleAgent } from './visible-agent.ts';
+import { visibleAgent, whileThere } from './visible-agent.ts';
 
 export interface SnapshotsDependencies extends AgentVolumeDependencies {
   agents: AgentStore;
@@ -52,6 +52,9 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
   const storeOf = (orgId: string) => join(deps.snapshotsDir, orgId);
   const maxBytes = deps.diskBytes * ARCHIVE_FACTOR;
 
+  const quiesce: typeof host.quiesce = (agentId, how, work) =>
+    whileThere(agents, agentId, () => host.quiesce(agentId, how, work));
+
   async function editable(p: Principal, agentId: string): Promise<Agent> {
     const agent = await visibleAgent(agents, p, agentId);
     requireEdit(p);
@@ -72,7 +75,7 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
   ): Promise<void> {
     const volumeDir = await agentVolume(deps, target);
     const room = { maxBytes: Math.max(maxBytes, saved.bytes * 2), maxEntries: ENTRIES_MAX };
-    await host.quiesce(target.id, 'stopped', async () => {
+    await quiesce(target.id, 'stopped', async () => {
       await check?.();
       // Its deletion waits for what is done here, and not for what only waits.
       if (!(await agents.get(target.id))) throw notFound();
@@ -110,7 +113,7 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
             'conflict',
             `An agent has at most ${limits.snapshotsPerAgent} snapshots; delete one first.`,
           );
-        const saved = await host.quiesce(agentId, 'frozen', () =>
+        const saved = await quiesce(agentId, 'frozen', () =>
           store.save(storeOf(agent.orgId), volumeDir, maxBytes),
         );
         const row = await snapshots.insert({ id: newId(), orgId: agent.orgId, agentId, name, ...saved });
@@ -155,7 +158,7 @@ export function createSnapshots(deps: SnapshotsDependencies): SandboxSnapshots {
       const volumeDir = await agentVolume(deps, agent);
       // In use from within the queue on: a sweep that follows leaves it.
       const { saved, seen } = await inOrder(orgId, async () => {
-        const held = await host.quiesce(agent.id, 'frozen', async () => ({
+        const held = await quiesce(agent.id, 'frozen', async () => ({
           seen: await look(),
           saved: await store.save(storeOf(orgId), volumeDir, maxBytes),
         }));

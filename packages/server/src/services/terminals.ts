@@ -30,7 +30,7 @@ export interface Terminals extends TerminalsService {
 }
 
 export function createTerminals(deps: TerminalsDependencies): Terminals {
-  const { agents, host, openFollows, graceMs } = deps;
+  const { agents, openFollows, graceMs } = deps;
   const open = new Map<string, { terminal: Terminal; forget: () => void }>();
   /** Those that are being started count as well. */
   const places = new Places('terminals are open', deps.most ?? limits.terminals);
@@ -54,7 +54,7 @@ export function createTerminals(deps: TerminalsDependencies): Terminals {
       if (refusal !== null) throw new DomainError('too_many_sandboxes', refusal, { retryAfterSeconds: 30 });
       const leave = places.take(agentId);
       try {
-        const process = await startCommand(host, agentId, {
+        const process = await startCommand(deps, agentId, {
           command: shell,
           env: { TERM: term },
           terminal: { columns, rows },

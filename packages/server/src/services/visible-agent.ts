@@ -5,6 +5,27 @@ import type { Agent, Principal } from '../domain/nouns.ts';
 import type { AgentStore } from '../store/agents.ts';
 
 /**
+ * What `work` for an agent gives. When it fails and the agent was deleted meanwhile, that is what the caller is told,
+ * whatever came of it.
+ */
+export async function whileThere<T>(
+  agents: Pick<AgentStore, 'get'>,
+  agentId: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const isGone = await agents.get(agentId).then(
+      (agent) => agent === null,
+      // A database that is away says nothing of it.
+      () => false,
+    );
+    throw isGone ? notFound() : error;
+  }
+}
+
+/**
  * The agent, when it is the caller's to see. Whatever else is wrong is `not_found`, the same for a malformed id, a
  * missing agent, a deleted one and another organisation's.
  */

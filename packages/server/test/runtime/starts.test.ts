@@ -218,3 +218,34 @@ test('a stop that is asked for while a turn waits for its sandbox waits for that
   assert.deepEqual([status, attempt, driver.started.length], ['completed', 1, 1]);
   assert.equal((await stopping).state, 'stopped');
 });
+
+test('whoever waits for a start that is ended meanwhile is told that it was, and by what', async (t) => {
+  const { replica, agentId, started, driver, world } = await silentWorld(t);
+  const { host } = replica.runtime;
+  const ends: [string, () => Promise<unknown>, string][] = [
+    ['conflict', () => host.kill(agentId), 'It was killed.'],
+    ['conflict', () => replica.runtime.removeAgent(agentId), 'Its agent was deleted.'],
+    [
+      'unavailable',
+      () => replica.runtime.drain(0, false),
+      'The service is stopping; try again when it runs.',
+    ],
+  ];
+  for (const [index, [code, end, reason]] of ends.entries()) {
+    const told = host.start(agentId).then(
+      () => assert.fail('It has started.'),
+      (error: DomainError) => error,
+    );
+    await started(index + 1);
+    await until('it is being started', () => driver.live.size === 1);
+    await end();
+    const { code: found, message } = await inTime('it is told', told);
+    assert.equal(found, code);
+    assert.ok(message.endsWith(reason), message);
+    assert.doesNotMatch(message, /berth doctor/);
+  }
+  const rows = await world.db.sql<{ reason: string }[]>`
+    select reason from sandboxes where agent_id = ${agentId} order by id`;
+  for (const [index, reason] of ['It was killed.', 'Its agent was deleted.', 'is stopping.'].entries())
+    assert.ok(rows[index]!.reason.endsWith(reason), rows[index]!.reason);
+});
