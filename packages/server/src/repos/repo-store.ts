@@ -55,16 +55,20 @@ export class RepoStore {
     }
   }
 
-  /** The rename takes it away at once; the deletion of many small files may take its time. */
+  /**
+   * The rename takes it away at once; the deletion of many small files may take its time, and fail in the middle. Then the
+   * next call goes on, by the name that tells whose it was.
+   */
   async remove(agentId: string): Promise<void> {
-    const aside = join(this.root, `.old-${randomBytes(9).toString('hex')}`);
+    const mine = `.old-${agentId.replaceAll('-', '')}`;
     try {
-      await rename(this.dir(agentId), aside);
+      await rename(this.dir(agentId), join(this.root, `${mine}${randomBytes(9).toString('hex')}`));
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
-      throw error;
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     }
-    await rm(aside, { recursive: true, force: true });
+    for (const name of await readdir(this.root).catch(() => []))
+      if (name.startsWith(mine))
+        await rm(join(this.root, name), { recursive: true, force: true, maxRetries: 3 });
   }
 
   /** Removes what crashed calls left aside. */

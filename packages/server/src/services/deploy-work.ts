@@ -61,6 +61,8 @@ export function createDeployWork(deps: DeployWorkDependencies): DeployWork {
     } catch (error) {
       if (isDatabaseFailure(error)) throw error;
       await deployments.markFailed(id, safeText(error, log, deployment));
+      // What is made after an agent's repository was removed nobody else would ever remove.
+      if (!(await agents.get(agentId))) await deps.repos.remove(agentId);
     } finally {
       for (const wake of waiters) wake();
     }

@@ -301,3 +301,17 @@ test('waiting for a deployment ends when it is given up', async () => {
   gate.resolve();
   await world.work.idle();
 });
+
+test('of an agent that is deleted while its repository is fetched no repository is left', async () => {
+  const gate = Promise.withResolvers<void>();
+  world.repos.gate = gate.promise;
+  const before = world.repos.fetches.length;
+  const { id } = await world.agents.create(world.owner, { name: 'Deleted', gitUrl: url });
+  await until('it is being fetched', () => world.repos.fetches.length > before);
+  await world.agents.remove(world.owner, id);
+  await until('it was removed', () => world.removed.includes(id));
+  await world.repos.remove(id);
+  gate.resolve();
+  await world.work.idle();
+  assert.equal(world.repos.has(id), false);
+});
