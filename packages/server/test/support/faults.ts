@@ -13,7 +13,7 @@ import type { Service } from './service.ts';
  * its lease. `monitor`, `init`: SIGKILL of the process outside that watches over a sandbox, and of its first one inside.
  * `inside`: SIGKILL of any process in a sandbox, the launcher among them. `freeze`: one of those stands still for a while.
  * `helper`: SIGKILL of the process of the service that sets limits and mounts. `still`: it stands still, for a while or for
- * ever. `volume`: the disk of an agent is full for a while. `disk`: that of the service is, and sometimes it is killed meanwhile.
+ * ever. `delete`: an agent is deleted, and sometimes the service is killed meanwhile (`deleted-agents.ts`). `volume`: the disk of an agent is full for a while. `disk`: that of the service is, and sometimes it is killed meanwhile.
  */
 export const faults = [
   'service',
@@ -27,8 +27,11 @@ export const faults = [
   'still',
   'volume',
   'disk',
+  'delete',
 ] as const;
 export type Fault = (typeof faults)[number];
+/** Those that are made from outside of the service alone. */
+export type Strike = Exclude<Fault, 'delete'>;
 
 /** Of the service, so that it can be filled in a moment; and of an agent. */
 export const SERVICE_DISK_MIB = 1_500;
@@ -47,7 +50,7 @@ interface Found {
 }
 
 /** Makes a fault. Resolves when the service runs again; false when there was nothing to hit. */
-export async function strike(service: Service, fault: Fault, draw: () => number): Promise<boolean> {
+export async function strike(service: Service, fault: Strike, draw: () => number): Promise<boolean> {
   if (fault === 'service') await service.kill9();
   if (fault === 'service' || fault === 'restart') {
     await service.restart();

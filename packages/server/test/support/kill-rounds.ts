@@ -7,6 +7,7 @@ import { isId } from '../../src/domain/ids.ts';
 import { createBubblewrap } from '../../src/sandbox/bubblewrap.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { readConnection } from '../../src/store/embedded/server.ts';
+import { DeletedAgents, type Deletions } from './deleted-agents.ts';
 import { gauge } from './gauge.ts';
 import { silentLog } from './log.ts';
 import {
@@ -59,6 +60,7 @@ export interface KillReport {
   /** Failed because a process in the sandbox was killed that the harness needs, or its disk was full. */
   harnessExits: number;
   struck: Partial<Record<Fault, number>>;
+  deletions: Deletions;
   /** Sends whose answer was lost with the connection and that were repeated under their key. */
   resent: number;
   viewerReconnects: number;
@@ -180,6 +182,9 @@ async function rounds(
     }
   });
   const kinds = plan.faults ?? (['service'] as const);
+  const deleted = new DeletedAgents(service, random(plan.seed + 1));
+  const making = kinds.includes('delete') ? deleted.run() : Promise.resolve();
+  const hit = (fault: Fault) => (fault === 'delete' ? deleted.strike() : strike(service, fault, draw));
   const struck: KillReport['struck'] = {};
   const killer = (async () => {
     let stretch = 1;
@@ -190,7 +195,7 @@ async function rounds(
       stretch = isStuck ? Math.min(stretch * 2, MAX_STRETCH) : 1;
       let fault = pickOne(kinds, draw);
       // There may be no sandbox to hit at the moment; some fault is always to be had.
-      for (let tries = 1; !(await strike(service, fault, draw)); tries += 1) {
+      for (let tries = 1; !(await hit(fault)); tries += 1) {
         assert.ok(tries < 100, 'a fault can be made');
         fault = pickOne(kinds, draw);
       }
@@ -200,7 +205,7 @@ async function rounds(
       );
     }
   })();
-  await Promise.all([...senders, killer]);
+  await Promise.all([Promise.all([...senders, killer]).finally(() => deleted.finish()), making]);
   for (const { runId } of sent) await settled(service, runId);
 
   const report = await checkAll(
@@ -217,10 +222,10 @@ async function rounds(
   );
   const kept = await checkMarkers(service, agents, sent, kinds.includes('inside'));
   await until('no sandbox has leaked', async () => (await gauge(service, 'berth_sandboxes_leaked')) === 0);
-  await checkArea(service);
+  await checkArea(service, deleted);
   await service.stop();
   await checkNothingRuns(service);
-  return { ...report, kept, resent, struck };
+  return { ...report, kept, resent, struck, deletions: deleted.deletions };
 }
 
 const pickOne = <T>(from: readonly T[], draw: () => number): T => from[Math.floor(draw() * from.length)]!;
@@ -267,7 +272,7 @@ async function checkAll(
   conversationIds: string[],
   viewers: Map<string, Viewer>,
   mayFailAs: string[],
-): Promise<Omit<KillReport, 'kept' | 'resent' | 'struck'>> {
+): Promise<Omit<KillReport, 'kept' | 'resent' | 'struck' | 'deletions'>> {
   const report = {
     accepted: sent.length,
     completed: 0,
@@ -375,7 +380,7 @@ async function onHost(service: Service): Promise<string[]> {
 /** Sandboxes that are kept ready for agents to come. */
 const WARM = 1;
 
-async function checkArea(service: Service): Promise<void> {
+async function checkArea(service: Service, deleted: DeletedAgents): Promise<void> {
   await until('no helper is there but that of the service', () => {
     const helpers = helpersOf(service);
     return helpers.length <= 1 && helpers.every((pid) => parentOf(pid) === service.pid);
@@ -388,6 +393,7 @@ async function checkArea(service: Service): Promise<void> {
     pool: 1,
   });
   try {
+    await deleted.check(db);
     const rows = await db.sql<{ id: string }[]>`
       select id from sandboxes where state in ('starting', 'running', 'stopping')`;
     const known = new Set(rows.map((row) => row.id));
@@ -396,7 +402,9 @@ async function checkArea(service: Service): Promise<void> {
       unknown.length <= WARM,
       `nothing but what is kept ready is on the host that no row knows, but ${unknown.length} are`,
     );
-    const agents = new Set((await db.sql<{ id: string }[]>`select id from agents`).map((row) => row.id));
+    const agents = new Set(
+      (await db.sql<{ id: string }[]>`select id from agents where deleted_at is null`).map((row) => row.id),
+    );
     const volumes = await readdir(join(service.dataDir, 'volumes'));
     assert.deepEqual(
       volumes.filter((id) => !agents.has(id)),
