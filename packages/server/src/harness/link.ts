@@ -30,16 +30,23 @@ const initializeParams = {
 const capabilitiesNote = 'harness';
 
 /** The client side of Agent Client Protocol over control channels. What comes from there is hostile until checked. */
-export function harnessLinks(options: { log: Log; workspace?: string }): OpenHarnessLink {
-  const { workspace = '/workspace' } = options;
+export function harnessLinks(options: {
+  log: Log;
+  workspace?: string;
+  unansweredMs?: number;
+}): OpenHarnessLink {
+  const { workspace = '/workspace', unansweredMs } = options;
   return async ({ socketPath, sandboxId }) => {
     const log = options.log.child({ sandboxId });
-    const endpoint = await Endpoint.open(socketPath, (error) =>
+    const onFault = (error: unknown) =>
       log.error('A sandbox sent what could not be handled, and is ended.', {
         error: String(error),
         stack: (error as Error).stack,
-      }),
-    );
+      });
+    const endpoint = await Endpoint.open(socketPath, {
+      onFault,
+      ...(unansweredMs !== undefined && { unansweredMs }),
+    });
     return new Link(endpoint, workspace, log);
   };
 }

@@ -13,13 +13,15 @@ export interface SandboxExecDependencies {
   agents: AgentStore;
   host: Pick<SandboxHost, 'control' | 'logs'>;
   openFollows: OpenFollows;
+  killedMs?: number;
 }
 
-/** How long the output of a command that was killed may take to end. */
+/** How long a command that was killed may take to end, and its output after it. */
 const KILLED_MS = 5_000;
+const LOOK_MS = 100;
 
 export function createSandboxExec(deps: SandboxExecDependencies): SandboxExecService {
-  const { agents, host, openFollows } = deps;
+  const { agents, host, openFollows, killedMs = KILLED_MS } = deps;
 
   return {
     async exec(p, agentId, input, output, signal) {
@@ -31,7 +33,7 @@ export function createSandboxExec(deps: SandboxExecDependencies): SandboxExecSer
       const stop = new AbortController();
       const close = openFollows.add({ keyId: p.keyId, agentId, end: () => stop.abort() });
       try {
-        const end = await supervise(process, input, output, AbortSignal.any([signal, stop.signal]));
+        const end = await supervise(process, input, output, AbortSignal.any([signal, stop.signal]), killedMs);
         return { ...end, durationMs: Math.round(performance.now() - startedMs) };
       } finally {
         close();
@@ -85,9 +87,17 @@ async function supervise(
   input: ExecInput,
   output: ExecOutput,
   signal: AbortSignal,
+  killedMs: number,
 ): Promise<Omit<ExecEnd, 'durationMs'>> {
   let timedOut = false;
-  const kill = () => process.kill('SIGKILL');
+  const given = new Given(output);
+  const silent = Promise.withResolvers<null>();
+  let look: NodeJS.Timeout | undefined;
+  const kill = () => {
+    process.kill('SIGKILL');
+    given.touch();
+    look ??= setInterval(() => given.isQuietFor(killedMs) && silent.resolve(null), LOOK_MS);
+  };
   const timer = setTimeout(() => {
     timedOut = true;
     kill();
@@ -97,28 +107,52 @@ async function supervise(
   // A command that does not read its input closes it; that is no failure.
   process.stdin.on('error', () => {});
   process.stdin.end(input.stdin ?? Buffer.alloc(0));
-  const read = Promise.all([
-    take(process.stdout, (bytes) => output('stdout', bytes)),
-    take(process.stderr, (bytes) => output('stderr', bytes)),
-  ]);
+  const read = Promise.all([given.all('stdout', process.stdout), given.all('stderr', process.stderr)]);
   try {
-    const { code, signal: by } = await process.exited;
+    // A launcher that a process of the agent has stopped tells of no end; the sandbox ends for that, later.
+    const exit = await Promise.race([process.exited, silent.promise]);
+    if (exit === null) return { exitCode: null, signal: 'SIGKILL', timedOut };
     const isCut = timedOut || signal.aborted;
     // A client may take its time to read; nobody waits for what a killed command has left behind.
-    await (isCut ? Promise.race([read, delay(KILLED_MS, null, { ref: false })]) : read);
-    return { exitCode: code, signal: by, timedOut };
+    await (isCut ? Promise.race([read, delay(killedMs, null, { ref: false })]) : read);
+    return { exitCode: exit.code, signal: exit.signal, timedOut };
   } finally {
     clearTimeout(timer);
+    clearInterval(look);
     signal.removeEventListener('abort', kill);
     process.stdout.destroy();
     process.stderr.destroy();
   }
 }
 
-async function take(stream: AsyncIterable<Buffer>, give: (bytes: Buffer) => Promise<void>): Promise<void> {
-  try {
-    for await (const bytes of stream) await give(bytes);
-  } catch {
-    // The sandbox ended within; how the command ended says so.
+/** What a command says, on its way to the client, who reads as slowly as it likes. */
+class Given {
+  readonly #output: ExecOutput;
+  #pending = 0;
+  #lastMs = 0;
+
+  constructor(output: ExecOutput) {
+    this.#output = output;
+  }
+
+  touch(): void {
+    this.#lastMs = performance.now();
+  }
+
+  /** Nothing has come for so long, and the client has read what did. */
+  isQuietFor(ms: number): boolean {
+    return this.#pending === 0 && performance.now() - this.#lastMs >= ms;
+  }
+
+  async all(name: 'stdout' | 'stderr', stream: AsyncIterable<Buffer>): Promise<void> {
+    try {
+      for await (const bytes of stream) {
+        this.#pending += 1;
+        await this.#output(name, bytes).finally(() => (this.#pending -= 1));
+        this.touch();
+      }
+    } catch {
+      // The sandbox ended within; how the command ended says so.
+    }
   }
 }

@@ -68,6 +68,29 @@ test('a command that takes too long is killed, and the answer says so', async (t
   );
 });
 
+test('a command of whose end nothing is told is answered all the same, with what it said', async (t) => {
+  const control = hostControl(world.volumesDir);
+  let isLetGo = false;
+  world.sandboxHost.setControl({
+    ...control,
+    async exec(command) {
+      const begun = await control.exec(command);
+      await once(begun.stdout, 'readable');
+      begun.stdout.once('close', () => (isLetGo = true));
+      t.after(() => begun.kill('SIGKILL'));
+      // As where a process of the agent has stopped the launcher.
+      return { ...begun, kill: () => undefined, exited: new Promise(() => undefined) };
+    },
+  });
+  t.after(() => world.sandboxHost.setControl(control));
+  const ended = await inTime('it is answered', sh('echo begun; sleep 600', { timeoutMs: 300 }));
+  assert.deepEqual(
+    [ended.timedOut, ended.signal, ended.exitCode, ended.stdout],
+    [true, 'SIGKILL', null, 'begun\n'],
+  );
+  await until('nobody holds on to it', () => isLetGo);
+});
+
 test('an answer holds a mebibyte of an output and says that it is cut; the command goes on to its end', async () => {
   const ended = await sh('head -c 3000000 /dev/zero | tr "\\0" x; echo done >&2');
   assert.deepEqual(

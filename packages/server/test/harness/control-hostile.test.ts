@@ -29,7 +29,7 @@ async function open(t: TestContext, beforeListening = async (_: World) => {}): P
   const folder = await mkdtemp(join(tmpdir(), 'bc-'));
   const path = join(folder, 'control.sock');
   const faults: unknown[] = [];
-  const endpoint = await Endpoint.open(path, (error) => void faults.push(error));
+  const endpoint = await Endpoint.open(path, { onFault: (error) => void faults.push(error) });
   const lines: World['lines'] = [];
   const broken: string[] = [];
   const sockets: Socket[] = [];

@@ -138,7 +138,10 @@ test('an agent that never answers is given up after the time limit', async (t) =
   t.after(places.remove);
   await markDeployed(places);
   const env = launchEnv('anthropic', commit, { BERTH_HARNESS_COMMAND: '["sleep","600"]' });
-  await assert.rejects(startLinked(t, places, env, 300), /did not answer within 0\.3 s/);
+  await assert.rejects(
+    startLinked(t, places, env, { initializeTimeoutMs: 300 }),
+    /did not answer within 0\.3 s/,
+  );
 });
 
 test('an agent on the official library is driven, and its cancel arrives', async (t) => {

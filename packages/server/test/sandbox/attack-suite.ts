@@ -172,7 +172,7 @@ async function secondLauncher(fx: Fixture): Promise<void> {
     if (!fork) { my $s = dial(); note($s, "impostor\n"); my $n = sysread($s, my $got, 1); print $n ? "served\n" : "closed\n"; exit }
     wait; note($own, "launcher\n"); sleep 100`;
   const spec = fx.spec(['/usr/bin/perl', '-e', script], { limits, slot: 8 });
-  const endpoint = await Endpoint.open(join(spec.runDir, 'control.sock'), () => undefined);
+  const endpoint = await Endpoint.open(join(spec.runDir, 'control.sock'), { onFault: () => undefined });
   const told: string[] = [];
   endpoint.events = {
     onLine: (line) => void told.push(line),

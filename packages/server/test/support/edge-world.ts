@@ -182,6 +182,7 @@ export async function edgeWorld(options: EdgeWorldOptions = {}): Promise<EdgeWor
       ...stores,
       host: sandboxHost,
       openFollows: createOpenFollows(db, silentLog),
+      killedMs: 1_000,
     }),
     terminals,
     snapshots,

@@ -114,9 +114,9 @@ export async function startLinked(
   context: { after(fn: () => unknown): void },
   places: Places,
   env: Record<string, string>,
-  initializeTimeoutMs = 20_000,
+  { initializeTimeoutMs = 20_000, ...options }: { initializeTimeoutMs?: number; unansweredMs?: number } = {},
 ): Promise<LinkedLauncher> {
-  const open = harnessLinks({ log: silentLog, workspace: places.workspace });
+  const open = harnessLinks({ log: silentLog, workspace: places.workspace, ...options });
   const link = await open({ socketPath: places.controlSocket, sandboxId: 'local' });
   context.after(() => link.leave());
   const sandbox = await startLauncher(places, env);
@@ -130,9 +130,10 @@ export async function startWithStreams(
   places: Places,
   env: Record<string, string>,
 ): Promise<{ input: Writable; output: Readable; sandbox: RunningSandbox }> {
-  const endpoint = await Endpoint.open(places.controlSocket, (error) => {
+  const onFault = (error: unknown) => {
     throw error;
-  });
+  };
+  const endpoint = await Endpoint.open(places.controlSocket, { onFault });
   context.after(() => endpoint.close());
   const output = new PassThrough();
   const input = new Writable({

@@ -146,6 +146,8 @@ export class Command implements SandboxProcess {
   readonly #exit = Promise.withResolvers<SandboxProcessExit>();
   readonly #start = Promise.withResolvers<void>();
   #isOver = false;
+  #isStarted = false;
+  #isLetGo = false;
 
   constructor(id: number, isOneStream: boolean, send: (frame: Buffer) => void, pace: Bucket) {
     this.id = id;
@@ -186,6 +188,7 @@ export class Command implements SandboxProcess {
   frame(kind: number, payload: Buffer): boolean {
     switch (kind) {
       case frameKinds.started:
+        this.#isStarted = true;
         this.#start.resolve();
         return true;
       case frameKinds.refused:
@@ -225,6 +228,11 @@ export class Command implements SandboxProcess {
     return this.#isOver;
   }
 
+  /** Whether the launcher has yet to say that it runs or, since it was let go, that it has ended: it does both by itself. */
+  get isOwed(): boolean {
+    return !this.#isOver && (!this.#isStarted || this.#isLetGo);
+  }
+
   #inlet(payload: Buffer): Inlet | null {
     if (payload[0] === 1) return this.#out;
     return payload[0] === 2 ? this.#err : null;
@@ -240,6 +248,7 @@ export class Command implements SandboxProcess {
   }
 
   #close(): void {
+    this.#isLetGo = true;
     this.#send(newFrame(frameKinds.close, this.id, 0));
   }
 }

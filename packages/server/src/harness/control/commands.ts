@@ -12,6 +12,16 @@ import { Command } from './command.ts';
 import { Connection } from './connection.ts';
 import { frameKinds, jsonFrame, maxConnections, maxPayloadBytes, maxStreams } from './frames.ts';
 
+/** So many looks make up the time for an answer: a service that stood still itself has missed all but one of them. */
+const looks = 12;
+
+export interface CommandsOptions {
+  send: (frame: Buffer) => void;
+  /** The launcher has left something unanswered for this time: a process inside may have stopped it. */
+  unansweredMs: number;
+  onSilent: () => void;
+}
+
 /** The commands that run in one sandbox, and the connections to servers in it, by their streams. */
 export class Commands implements SandboxControl {
   readonly #send: (frame: Buffer) => void;
@@ -22,11 +32,16 @@ export class Commands implements SandboxControl {
     burst: limits.sandboxOutput.burstBytes,
     perSecond: limits.sandboxOutput.bytesPerSecond,
   });
+  readonly #options: CommandsOptions;
+  /** How often each was looked at while its answer was owed. */
+  #owed = new Map<Command, number>();
+  #watch: NodeJS.Timeout | null = null;
   #lastId = 0;
   #isReady = false;
 
-  constructor(send: (frame: Buffer) => void) {
-    this.#send = send;
+  constructor(options: CommandsOptions) {
+    this.#options = options;
+    this.#send = options.send;
   }
 
   /** How many commands there are. */
@@ -84,7 +99,18 @@ export class Commands implements SandboxControl {
     this.#open.set(id, process);
     void process.exited.then(() => this.#open.delete(id));
     this.#send(frame);
+    this.#watch ??= setInterval(() => this.#look(), this.#options.unansweredMs / looks).unref();
     return process;
+  }
+
+  #look(): void {
+    const owed = [...this.#open.values()].filter((process) => process.isOwed);
+    this.#owed = new Map(owed.map((process) => [process, (this.#owed.get(process) ?? 0) + 1]));
+    if (this.#open.size === 0 && this.#watch) {
+      clearInterval(this.#watch);
+      this.#watch = null;
+    }
+    if ([...this.#owed.values()].some((count) => count > looks)) this.#options.onSilent();
   }
 
   /** False: it does not keep to the protocol. Streams that have ended may still be spoken of for a while. */

@@ -27,6 +27,7 @@ const maxUnreadBytes = 64 * 1024 * 1024;
 /** A launcher says hello at once. */
 const helloMs = 10_000;
 const drainMs = 500;
+const usualUnansweredMs = 60_000;
 /** Dials that wait for their hello; further ones are closed at once. */
 const maxGreeting = 4;
 const maxNotes = 1000;
@@ -46,12 +47,19 @@ export interface EndpointEvents {
   onBroken(why: string): void;
 }
 
+export interface EndpointOptions {
+  /** Told of what came from inside and should not have thrown; the channel has ended then. */
+  onFault: (error: unknown) => void;
+  /** Default: a minute, twice as long as a server inside may take to listen. */
+  unansweredMs?: number;
+}
+
 /**
  * The host's end of a sandbox's control channel (docs/design/control-channel.md). The launcher dials; one connection at a
  * time is served, and whatever is behind it counts as the agent itself. Lines in both directions are counted in bytes.
  */
 export class Endpoint {
-  readonly commands = new Commands((frame) => this.#send(frame));
+  readonly commands: Commands;
   readonly log = new SandboxLog();
   #events: EndpointEvents | null = null;
   /** What came before somebody listened: a launcher of an earlier process dials as soon as there is a socket. */
@@ -76,9 +84,14 @@ export class Endpoint {
 
   readonly #onFault: (error: unknown) => void;
 
-  private constructor(server: Server, onFault: (error: unknown) => void) {
+  private constructor(server: Server, { onFault, unansweredMs = usualUnansweredMs }: EndpointOptions) {
     this.#server = server;
     this.#onFault = onFault;
+    this.commands = new Commands({
+      send: (frame) => this.#send(frame),
+      unansweredMs,
+      onSilent: () => this.#break(`The launcher has not answered for ${unansweredMs / 1000} seconds.`),
+    });
     this.#lines = new LineCutter({
       maxBytes: maxLineBytes,
       onLine: (line, end) => this.#events?.onLine(line, end),
@@ -86,11 +99,10 @@ export class Endpoint {
     });
   }
 
-  /** `onFault` is told of what came from inside and should not have thrown; the channel has ended then. */
-  static async open(path: string, onFault: (error: unknown) => void): Promise<Endpoint> {
+  static async open(path: string, options: EndpointOptions): Promise<Endpoint> {
     await rm(path, { force: true });
     const server = createServer();
-    const endpoint = new Endpoint(server, onFault);
+    const endpoint = new Endpoint(server, options);
     server.maxConnections = maxGreeting + 1;
     server.on('connection', (socket) => endpoint.#greet(socket));
     // A socket that nobody may write to lets nobody connect, which costs us nothing.
