@@ -34,6 +34,8 @@ function readSetting(spec: SettingSpec, value: unknown): SettingValue {
       }
       return Number(value);
     case 'text':
+    case 'calledUrl':
+    case 'namedUrl':
       return readText(path, value, textChars);
     case 'texts':
       if (!Array.isArray(value) || value.length > listItems) {

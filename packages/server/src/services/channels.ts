@@ -11,11 +11,12 @@ import type { Cursors } from '../domain/paging.ts';
 import type { ChannelKind, ChannelSetup } from '../domain/ports/channel.ts';
 import { channelContext } from '../domain/seal-context.ts';
 import { readName } from '../domain/text.ts';
-import { UrlRefused, type UrlGuard } from '../domain/url-guard.ts';
+import type { UrlGuard } from '../domain/url-guard.ts';
 import type { AgentStore } from '../store/agents.ts';
 import { PREVIOUS, type ChannelRow, type ChannelStore } from '../store/channels.ts';
 import type { Database } from '../store/database.ts';
 import { isUniqueViolation } from '../store/errors.ts';
+import { createChannelUrls } from './channel-urls.ts';
 import type { ChannelsService } from './channels-api.ts';
 import { pageById } from './paging.ts';
 import { visibleAgent } from './visible-agent.ts';
@@ -42,6 +43,7 @@ export interface ChannelSetups {
 
 export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService, 'test'> & ChannelSetups {
   const { db, agents, channels, kinds, box, cursors } = deps;
+  const urls = createChannelUrls(deps.guard);
 
   /** The channel, when the caller may change its agent; whatever else is wrong is `not_found`. */
   async function editable(p: Principal, id: string): Promise<ChannelRow> {
@@ -82,19 +84,6 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
       'conflict',
       `A Slack app is shared by at most ${limits.slackAppOrgs} organisations and ${limits.slackAppChannels} channels of each; leave appId out, and use the URL of the channel.`,
     );
-  }
-
-  async function readBaseUrl(text: string | null | undefined): Promise<string | null> {
-    if (text === null || text === undefined) return null;
-    try {
-      const { url } = await deps.guard.check(text, ['https:', 'http:']);
-      if (url.search !== '' || url.hash !== '')
-        throw new UrlRefused('The URL may have no query and no fragment.');
-      return url.href.replace(/\/$/, '');
-    } catch (error) {
-      if (error instanceof UrlRefused) throw invalid('apiBaseUrl', error.message);
-      throw error;
-    }
   }
 
   /** In a transaction; an address of mail that is another channel's is a `conflict`. */
@@ -142,7 +131,8 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
       const credentials = { ...given, ...made.credentials };
       requireCredentials(kind, credentials);
       kind.check({ settings, credentials });
-      const apiBaseUrl = await readBaseUrl(input.apiBaseUrl);
+      await urls.check(kind.settings, settings);
+      const apiBaseUrl = await urls.readBase(input.apiBaseUrl);
       const id = newId();
       const channel = await alone(async () => {
         // The lock makes counting and adding one step, and no channel is added to an agent that is being deleted.
@@ -172,7 +162,10 @@ export function createChannels(deps: ChannelsDependencies): Omit<ChannelsService
 
     async update(p, id, patch) {
       const name = patch.name === undefined ? null : readName('name', patch.name);
-      const baseUrl = patch.apiBaseUrl === undefined ? undefined : await readBaseUrl(patch.apiBaseUrl);
+      // Names are looked up outside of the transaction.
+      const { kind: kindName } = await editable(p, id);
+      await urls.check(kinds[kindName].settings, patch.settings ?? {});
+      const baseUrl = patch.apiBaseUrl === undefined ? undefined : await urls.readBase(patch.apiBaseUrl);
       return change(p, id, async (before) => {
         const kind = kinds[before.kind];
         const settings = readSettings(kind.settings, { ...before.settings, ...patch.settings });

@@ -72,7 +72,7 @@ async function deliverMail(service: Service, channelId: string, id: string): Pro
   assert.equal(reply.status, 200, reply.text);
 }
 
-test('a hostile URL is refused by the running service before it connects, in outbound webhooks, gitUrl, MCP, push notifications and attachments alike', async (t) => {
+test('a hostile URL is refused by the running service before it connects, in outbound webhooks, gitUrl, MCP, answers, push notifications and attachments alike', async (t) => {
   // Another hosts file takes root; the names are tried against a resolver of the tests elsewhere.
   const isRoot = process.getuid?.() === 0;
   const names = isRoot ? Object.entries(hostileNames).filter(([, answers]) => answers[0]!.length === 1) : [];
@@ -136,6 +136,14 @@ test('a hostile URL is refused by the running service before it connects, in out
   const ran = async (line: string) => (await speaker.say(`run: ${line}`)).message.content as string;
   assert.match(await ran('node mcp.mjs'), new RegExp(`asked ${2 * plain.length}, not refused: \\[\\]`));
 
+  const replying = (replyUrl: string) =>
+    api('POST', `/v1/agents/${speaker.id}/channels`, { kind: 'generic', settings: { replyUrl } });
+  for (const url of urls) {
+    const { status, body } = await replying(url);
+    assert.deepEqual([status, body.code], [400, 'invalid_request'], `replyUrl ${url}`);
+    assert.equal(body.details[0].path, 'settings.replyUrl');
+  }
+
   const fetchHost = hostFetch(service.port);
   const push = async (url: string) => {
     const params = { message: message('say: hi'), configuration: { taskPushNotificationConfig: { url } } };
@@ -189,6 +197,15 @@ test('a hostile URL is refused by the running service before it connects, in out
   assert.deepEqual(caught, []);
   await dials('attachments', tls, () => mail('open'));
   await dials('MCP servers', 'POST /mcp', () => ran(`node mcp.mjs ${openHost}:${port}`));
+  await dials('answers', 'POST /answer', async () => {
+    const { status, body, text } = await replying(`${open}/answer`);
+    assert.equal(status, 201, text);
+    const tried = await api('POST', `/v1/channels/${body.channel.id}/test`, {
+      text: 'say: hi',
+      answer: true,
+    });
+    assert.equal(tried.status, 200, tried.text);
+  });
   await dials('repositories', tls, () => agent(`https://${openHost}:${port}/repo.git`));
   await dials('push notifications', 'POST /push', () => push(`${open}/push`));
   await dials('outbound webhooks', 'POST /hook', async () => {

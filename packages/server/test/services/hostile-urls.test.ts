@@ -95,6 +95,7 @@ function places(guard: UrlGuard, root: string): Record<string, (url: string) => 
   const agent = { id: newId(), orgId };
   const channels = createChannels({
     agents: { get: async () => agent },
+    channels: { get: async (id: string) => ({ id, agentId: agent.id, kind: 'generic' }) },
     kinds,
     guard,
   } as unknown as ChannelsDependencies);
@@ -124,6 +125,11 @@ function places(guard: UrlGuard, root: string): Record<string, (url: string) => 
         credentials: { signingSecret: 's', botToken: 'b' },
         apiBaseUrl,
       }),
+    'change of apiBaseUrl of channels': (apiBaseUrl) => channels.update(owner, newId(), { apiBaseUrl }),
+    'replyUrl of channels': (replyUrl) =>
+      channels.create(owner, agent.id, { kind: 'generic', settings: { replyUrl } }),
+    'change of replyUrl of channels': (replyUrl) =>
+      channels.update(owner, newId(), { settings: { replyUrl } }),
     'registration of push notifications': (url) => targets.check(url),
     'push notifications': async (url) =>
       postTo(await targets.resolve(url), {

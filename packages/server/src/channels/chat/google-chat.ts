@@ -44,7 +44,7 @@ export const googleChat: ChannelKind = {
     ),
     setting(
       'audienceUrl',
-      'text',
+      'namedUrl',
       'The endpoint URL as entered at Google, when it is another than webhookUrl.',
     ),
     setting('spaces', 'texts', 'Names of spaces to take messages from, as spaces/AAAA; none given: all.'),

@@ -47,7 +47,7 @@ export const twilio: ChannelKind = {
     setting('allowedSenders', 'texts', 'Numbers to take messages from, as +4915…; none given: all.'),
     setting(
       'publicUrl',
-      'text',
+      'namedUrl',
       'The URL as entered at Twilio, when it is another than webhookUrl (a proxy).',
     ),
   ],

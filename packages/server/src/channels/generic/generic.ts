@@ -71,7 +71,7 @@ export const generic: ChannelKind = {
     ),
     setting(
       'replyUrl',
-      'text',
+      'calledUrl',
       'Where answers are posted, signed in the way and with the secret of the channel.',
     ),
   ],

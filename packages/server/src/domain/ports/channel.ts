@@ -221,7 +221,8 @@ export interface CredentialSpec {
 
 export interface SettingSpec {
   name: string;
-  type: 'text' | 'texts' | 'flag' | 'count' | readonly string[];
+  /** `calledUrl`: the service connects there, so that the URL guard has to let it through. `namedUrl`: it is only compared. */
+  type: 'text' | 'texts' | 'flag' | 'count' | 'calledUrl' | 'namedUrl' | readonly string[];
   required: boolean;
   default: SettingValue | null;
   description: string;
@@ -256,8 +257,8 @@ export interface ChannelKind {
   check(setup: Pick<ChannelSetup, 'settings' | 'credentials'>): void;
   verify(request: InboundRequest, setup: ChannelSetup, nowMs: number, documents: Documents): Verdict;
   /**
-   * Of a genuine request. No events: a handshake, and nothing else, since what is acknowledged is kept. Throws `invalid_json`, `invalid_request` or `unsupported_media_type`
-   * for what no honest sender sends.
+   * Of a genuine request. No events: a handshake, and nothing else, since what is acknowledged is kept. Throws
+   * `invalid_json`, `invalid_request` or `unsupported_media_type` for what no honest sender sends.
    */
   parse(request: InboundRequest, setup: ChannelSetup): ParsedRequest;
   /**
