@@ -267,22 +267,6 @@ test('a value cannot be fetched in parts: a request for a range gets the whole',
   assert.equal(answer.body, token);
 });
 
-test('a value that a host kept and tells later, to a request without it, is replaced too', async () => {
-  await world.fetch('/', { headers: bearer() });
-  world.world.answer = (_message, response) => void response.end(latin1(value), 'latin1');
-  assert.equal((await world.fetch('/kept')).body, latin1(token));
-  const stranger = await brokerWorld(secrets);
-  try {
-    stranger.world.answer = (_message, response) => void response.end('nothing was sent', 'latin1');
-    const answer = await stranger.fetch('/', { headers: { 'accept-encoding': 'br' } });
-    assert.equal(answer.headers['content-length'], '16');
-    assert.equal(stranger.seen[0]?.headers['accept-encoding'], 'br');
-    assert.equal(stranger.world.reads, 0);
-  } finally {
-    await stranger.close();
-  }
-});
-
 test('an answer that is told bit by bit is not held back', async () => {
   let told: ServerResponse | undefined;
   world.world.answer = (_message, response) => void (told = response).write('data: one\n\n');

@@ -12,10 +12,12 @@ export function placeholderOf(seed: Buffer, key: string): string {
 
 /** The placeholders of one sandbox. */
 export class Placeholders {
+  readonly #seed: Buffer;
   readonly #keys = new Map<string, string>();
   readonly #texts = new Map<string, string>();
 
   constructor(seed: Buffer, keys: readonly string[]) {
+    this.#seed = seed;
     for (const key of keys) {
       const text = placeholderOf(seed, key);
       this.#keys.set(text, key);
@@ -23,8 +25,9 @@ export class Placeholders {
     }
   }
 
+  /** Of a secret that the sandbox was not started with, too: what stands instead of a value that is told there. */
   textOf(key: string): string {
-    return this.#texts.get(key)!;
+    return this.#texts.get(key) ?? placeholderOf(this.#seed, key);
   }
 
   /** The names of the secrets whose placeholder stands in the text. What merely looks like one is none. */

@@ -26,14 +26,12 @@ export interface FilledRequest {
   left: string[];
 }
 
-/** What is known of one sandbox's brokered secrets. No value is kept: each request that needs one reads it. */
+/** What is known of one sandbox's brokered secrets. No value is kept: each request reads them. */
 export class BrokerSession {
   readonly authority: Authority;
   readonly placeholders: Placeholders;
   readonly #secrets: Map<string, string[]>;
   readonly #read: () => Promise<BrokeredSecret[]>;
-  /** Values that went out may come back with any later answer of their hosts. */
-  readonly #sent = new Set<string>();
 
   constructor({ seed, secrets, read }: SessionOptions) {
     this.#secrets = new Map(secrets.map(({ key, hosts }) => [key, hosts]));
@@ -54,9 +52,6 @@ export class BrokerSession {
   /** Throws EgressRefused when a placeholder would go where its value may not. */
   async fill(target: EgressTarget, head: RequestHead): Promise<FilledRequest> {
     const found = findPlaceholders(this.placeholders, head);
-    if (found.inHeaders.size === 0 && found.elsewhere.size === 0 && this.#sent.size === 0) {
-      return { headers: head.headers, scrubs: [], left: [] };
-    }
     const secrets = await this.#current();
     for (const key of [...found.inHeaders, ...found.elsewhere]) requireHost(key, secrets.get(key), target);
     return {
@@ -87,15 +82,14 @@ export class BrokerSession {
       }
       return secrets.get(key)!.value.toString('latin1');
     });
-    for (const key of found.inHeaders) this.#sent.add(key);
     return headers;
   }
 
+  /** Of all values that the host may know, whoever sent them and whenever: it can tell them to any request. */
   #scrubs(target: EgressTarget, secrets: Map<string, BrokeredSecret>): Scrub[] {
-    const values = [...this.#sent]
-      .map((key) => secrets.get(key))
-      .filter((secret) => secret !== undefined && secret.hosts.some((entry) => hostMatches(entry, target)))
-      .map((secret) => ({ value: secret!.value, placeholder: this.placeholders.textOf(secret!.key) }));
+    const values = [...secrets.values()]
+      .filter(({ hosts }) => hosts.some((entry) => hostMatches(entry, target)))
+      .map(({ key, value }) => ({ value, placeholder: this.placeholders.textOf(key) }));
     return scrubsOf(values);
   }
 

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { brokerWorld, type BrokerWorld } from '../support/broker-world.ts';
+
+const value = 'tok_first/0123456789+abcdef';
+const hosts = ['api.example.com'];
+const secret = (key: string, text: string) => ({ key, hosts, value: Buffer.from(text) });
+const secrets = [
+  secret('TOKEN', value),
+  { key: 'OTHER', hosts: ['other.example.com'], value: Buffer.from('other-value-0123') },
+];
+
+let world: BrokerWorld;
+let initial: BrokerWorld['world'];
+before(async () => {
+  world = await brokerWorld(secrets);
+  initial = { ...world.world };
+});
+after(() => world.close());
+beforeEach(() => void Object.assign(world.world, initial));
+
+/** What a host says to a request without any secret. */
+async function told(text: string, host = 'api.example.com'): Promise<string> {
+  world.world.answer = (_message, response) => {
+    response.setHeader('x-last', text);
+    response.end(text);
+  };
+  const { headers, body } = await world.fetch('/last', { host });
+  assert.equal(headers['x-last'], body);
+  return body;
+}
+
+test('a value that this start of the sandbox never sent is searched for in the answers of its hosts, in all its forms', async () => {
+  const token = world.placeholder('TOKEN');
+  const base64 = Buffer.from(`user:${value}`).toString('base64');
+  assert.equal(await told(`last ${value}`), `last ${token}`);
+  assert.equal(await told(`last ${encodeURIComponent(value)}`), `last ${token}`);
+  assert.equal(await told(Buffer.from(value).toString('hex')), token);
+  const answer = await told(`Basic ${base64}`);
+  assert.match(answer, new RegExp(`^Basic .*${token}.*$`));
+  assert.equal(answer.includes(base64.slice(8, -4)), false);
+  // To another secret's host it never went.
+  assert.equal(await told(value, 'other.example.com'), value);
+});
+
+test('an answer that could not be searched is not asked for, whether or not a value was sent', async () => {
+  const packed = { 'accept-encoding': 'br', range: 'bytes=0-3', 'if-range': '"x"' };
+  await world.fetch('/', { headers: packed });
+  const { headers } = world.seen.at(-1)!;
+  assert.deepEqual(
+    [headers['accept-encoding'], headers.range, headers['if-range']],
+    ['identity', undefined, undefined],
+  );
+});
+
+test('a value that the agent got after its sandbox was started is searched for as well, and a placeholder stands instead', async () => {
+  world.world.secrets = [...secrets, secret('LATER', 'tok_later_0123456789')];
+  assert.match(await told('<tok_later_0123456789>'), /^<berth_ph_[0-9a-f]{40}>$/);
+});
