@@ -142,7 +142,8 @@ export function createSchedules(deps: SchedulesDependencies): SchedulesService {
 
 function defaults({ cron, content }: ScheduleInput): Settings {
   return {
-    name: cron.trim().slice(0, limits.nameChars),
+    // Whatever blanks stand between its fields: a name has no tabs and no line breaks.
+    name: cron.trim().replace(/\s+/g, ' ').slice(0, limits.nameChars),
     cron,
     timeZone: 'UTC',
     content,

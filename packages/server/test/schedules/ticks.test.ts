@@ -318,6 +318,17 @@ test('what cannot be is refused by the name of the field, and one agent has so m
   await assert.rejects(clock.create(), /at most 100 schedules/);
 });
 
+test('a schedule without a name is called by its line, with one blank between the fields, whatever stands there', async (t) => {
+  const clock = await clockwork(t, '2026-11-28T08:30Z');
+  for (const cron of ['0 0 1 1 *', '0\t0\t1\t1\t*', ' 0  0\n1\u00a01\u2028* ']) {
+    const { name } = await clock.create({ cron });
+    assert.equal(name, '0 0 1 1 *');
+  }
+  const long = `${Array.from({ length: 40 }, (_, at) => at).join(',')} \t0 1 1 *`;
+  const { name } = await clock.create({ cron: long });
+  assert.ok(long.startsWith(name) && [...name].length <= limits.nameChars, name);
+});
+
 test('the worker fires by itself what is due, and nothing when it was stopped', async (t) => {
   const clock = await clockwork(t, '2026-11-28T08:59:59Z');
   const { id } = await clock.create();
