@@ -55,6 +55,13 @@ function pathOf({ template }: Operated, ids: Ids): string {
   });
 }
 
+/** The ids in a path after the first one. */
+const innerNames = (template: string) =>
+  [...template.matchAll(/\{(\w+)\}/g)]
+    .slice(1)
+    .map(([, name]) => name!)
+    .filter((name): name is keyof Ids & string => !(name in fixed));
+
 interface Variant {
   body?: unknown;
   headers?: Record<string, string>;
@@ -166,17 +173,22 @@ test('404: what belongs to another agent is not found under an agent that is see
     await idsOf(world.call, world.service.url, world.otherAgentId),
     await idsOf(world.as(world.keys.foreign), world.service.url, world.foreignAgentId),
   ];
-  const calls = underResource.filter(({ template }) => /\{(keyId|deploymentId)\}/.test(template));
-  assert.ok(calls.length >= 3);
+  // Calls with an id beneath another one, which is the caller's own.
+  const calls = underResource.filter(({ template }) => innerNames(template).length > 0);
+  const known = new Set<string>(calls.flatMap(({ template }) => innerNames(template)));
+  for (const name of ['keyId', 'deploymentId', 'snapshotId', 'deliveryId']) assert.ok(known.has(name), name);
   for (const one of calls) {
-    const expected = await world.call(
-      one.method,
-      pathOf(one, { ...own, keyId: newId(), deploymentId: newId() }),
-    );
-    assert.equal(expected.status, 404);
-    for (const { keyId, deploymentId } of others) {
-      const reply = await world.call(one.method, pathOf(one, { ...own, keyId, deploymentId }));
-      assert.equal(bytes(reply), bytes(expected), one.template);
+    const names = innerNames(one.template);
+    const under = (pick: (name: keyof Ids) => string) =>
+      pathOf(one, { ...own, ...Object.fromEntries(names.map((name) => [name, pick(name)])) });
+    const expected = await world.call(one.method, under(newId));
+    assert.equal(expected.status, 404, `${one.method} ${one.template}: ${expected.text}`);
+    for (const theirs of others) {
+      const reply = await world.call(
+        one.method,
+        under((name) => theirs[name]),
+      );
+      assert.equal(bytes(reply), bytes(expected), `${one.method} ${one.template}`);
     }
   }
 });
