@@ -64,9 +64,13 @@ export function base64Bytes(text: string): number {
   return (text.length / 4) * 3 - (text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0);
 }
 
-/** Whether a JSON value can be handed on: not nested without end, and every text of it can be stored. */
+/**
+ * Whether a JSON value can be handed on: not nested without end, and every text and number of it can be stored. A number
+ * that is too large for a double is read as infinite, and would be written as null.
+ */
 export function isStorableJson(value: unknown, depth = 0): boolean {
   if (typeof value === 'string') return value.isWellFormed() && !value.includes('\u0000');
+  if (typeof value === 'number') return Number.isFinite(value);
   if (value === null || typeof value !== 'object') return true;
   if (depth >= maxDepth) return false;
   if (Array.isArray(value)) return value.every((item) => isStorableJson(item, depth + 1));
@@ -93,7 +97,10 @@ function requirePart(path: string, part: MessagePart): void {
   switch (part.kind) {
     case 'data':
       if (part.data === undefined || !isStorableJson(part.data)) {
-        throw invalid(`${path}.data`, `must be JSON of at most ${maxDepth} levels, without U+0000.`);
+        throw invalid(
+          `${path}.data`,
+          `must be JSON of at most ${maxDepth} levels, without U+0000 and numbers beyond 1.8e308.`,
+        );
       }
       return;
     case 'file':
@@ -133,7 +140,10 @@ export function requireClientMessageId(path: string, id: string): void {
 /** Throws `invalid_request`. */
 export function requireMetadata(path: string, metadata: Record<string, unknown>): void {
   if (!isStorableJson(metadata)) {
-    throw invalid(path, `must be JSON of at most ${maxDepth} levels, without U+0000.`);
+    throw invalid(
+      path,
+      `must be JSON of at most ${maxDepth} levels, without U+0000 and numbers beyond 1.8e308.`,
+    );
   }
   if (jsonChars(metadata) > limits.metadataChars) {
     throw invalid(path, `must have at most ${limits.metadataChars} characters, written as JSON.`);

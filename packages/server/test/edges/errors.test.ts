@@ -78,6 +78,24 @@ test('400 for U+0000 and lone surrogates, raw or escaped, wherever they are', as
   expectError(await world.call('GET', '/v1/agents?cursor=%00'), 400, 'invalid_request');
 });
 
+test('400 for a number that no double holds, which would be kept as null, and its field is named', async () => {
+  const many = (digit: string, count: number) => digit.repeat(count);
+  for (const number of ['1e400', '-1E+400', '1e0000309', many('9', 309), `${many('9', 250)}.5e99`]) {
+    const json = expectError(
+      await post(`{"name":"a","metadata":{"n":[0,${number}]}}`),
+      400,
+      'invalid_request',
+    );
+    assert.equal(json.details?.[0]?.path, 'metadata.n.1', number.slice(0, 20));
+    assert.match(json.error, /a double can hold/);
+  }
+  for (const name of ['1e400', many('9', 99)]) assert.equal((await post({ name })).status, 201);
+  for (const number of ['1e308', '1e-400', '-0', many('9', 308)]) {
+    const json = expectError(await post(`{"name":"a","unknown":${number}}`), 400, 'invalid_request');
+    assert.equal(json.details?.[0]?.path, 'unknown', number.slice(0, 20));
+  }
+});
+
 test('400 invalid_json for what is no JSON or no UTF-8, without quoting it', async () => {
   for (const body of [
     '{"name": hunter2}',

@@ -96,6 +96,15 @@ test('400 invalid_request: U+0000 and lone surrogates are refused wherever a tex
   refused(await world.call('GET', '/v1/agents?cursor=%00'), 400, 'invalid_request');
 });
 
+test('400 invalid_request: a number that no double holds is refused wherever a body is taken', async () => {
+  const { world, paths } = await withBody();
+  for (const [method, path] of paths) {
+    const reply = await world.call(method, path, '{"metadata":{"n":1e400}}');
+    refused(reply, 400, 'invalid_request', `${method} ${path}`);
+    assert.deepEqual(reply.body.details[0].path, 'metadata.n', `${method} ${path}`);
+  }
+});
+
 test('400 invalid_cursor: a cursor that is made up, changed or of another list is refused', async () => {
   const world = await sharedWorld();
   for (let count = 0; count < 2; count += 1) {

@@ -1,6 +1,6 @@
 import { limits } from '../../domain/limits.ts';
 import { answerId, rpcId, type RpcId } from '../http/json-rpc-id.ts';
-import { badCharacter, isTooDeep } from '../http/text.ts';
+import { badJsonValue, isTooDeep } from '../http/text.ts';
 
 /** The answer to a message that does not get as far as the agent. */
 export interface Refusal {
@@ -56,9 +56,8 @@ function readObject(message: Record<string, unknown>, text: string): Incoming | 
     return { id: null, kind: 'response' };
   }
   if (typeof method !== 'string') return refusal('request', 'method: must be a string.', id);
-  // A text that comes as UTF-8 holds neither but by an escape.
-  const path = text.includes('\\u') ? badCharacter(message) : null;
-  if (path !== null) return refusal('params', `${path}: must not contain U+0000 or a lone surrogate.`, id);
+  const bad = badJsonValue(text, message);
+  if (bad !== null) return refusal('params', `${bad.path}: ${bad.message}.`, id);
   if (method === 'initialize') return checkInitialize('id' in message, id, params);
   // The SDK would end the whole connection, with all that is asked on it.
   if (isLong(sessionIdOf(params)))

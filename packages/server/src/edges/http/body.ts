@@ -5,7 +5,7 @@ import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Env } from './request.ts';
 import { header } from './request.ts';
-import { badCharacter, isTooDeep } from './text.ts';
+import { badJsonValue, isTooDeep } from './text.ts';
 
 /** A client that sends its body slower than this is let go, so that it cannot hold a request open for ever. */
 const bodyTimeoutMs = 30_000;
@@ -73,11 +73,9 @@ function parse(bytes: Buffer, onRead: (body: unknown) => void): unknown {
   onRead(value);
   if (isTooDeep(text))
     throw new DomainError('invalid_request', `The body is nested deeper than ${limits.jsonDepth} levels.`);
-  // Raw UTF-8 cannot hold a lone surrogate, nor a JSON string a raw NUL: both come by an escape only.
-  const path = text.includes('\\u') ? badCharacter(value) : null;
-  if (path === null) return value;
-  const message = 'must not contain U+0000 or a lone surrogate';
-  throw new DomainError('invalid_request', `${path}: ${message}`, { details: [{ path, message }] });
+  const bad = badJsonValue(text, value);
+  if (bad === null) return value;
+  throw new DomainError('invalid_request', `${bad.path}: ${bad.message}`, { details: [bad] });
 }
 
 function tooLarge(maxBytes: number): DomainError {

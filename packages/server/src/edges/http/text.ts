@@ -5,16 +5,37 @@ export function isStorable(text: string): boolean {
   return !text.includes('\0') && text.isWellFormed();
 }
 
-/** The dotted path of the first text (or field name) that is not storable; null when all are. */
-export function badCharacter(root: unknown): string | null {
+const badText = 'must not contain U+0000 or a lone surrogate';
+const badNumber = 'must be a number that a double can hold, from -1.8e308 to 1.8e308';
+
+/**
+ * What may have become another value than was written. Raw UTF-8 cannot hold a lone surrogate, nor a JSON string a raw
+ * NUL: both come by an escape only. A number that is too large, which would be kept as null, has many digits or a long exponent.
+ */
+const suspicious = /\\u|\d[eE]\+?\d{3}|(?<!\d)\d{200}/;
+
+/** The same as `badValue` for what was read from this JSON; nearly all JSON needs no look at each of its values. */
+export const badJsonValue = (json: string, value: unknown): BadValue | null =>
+  suspicious.test(json) ? badValue(value) : null;
+
+/** `path` is dotted, `body` for the whole. */
+export interface BadValue {
+  path: string;
+  message: string;
+}
+
+/** The first text, field name or number of the value that cannot be stored as it is; null when all can. */
+export function badValue(root: unknown): BadValue | null {
   // A list of its own instead of recursion: a body may be nested deeper than the call stack.
   const open: [path: string, value: unknown][] = [['', root]];
   for (let next = open.pop(); next; next = open.pop()) {
     const [path, value] = next;
-    if (typeof value === 'string' && !isStorable(value)) return path || 'body';
+    const bad = (message: string) => ({ path: path || 'body', message });
+    if (typeof value === 'string' && !isStorable(value)) return bad(badText);
+    if (typeof value === 'number' && !Number.isFinite(value)) return bad(badNumber);
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, inner] of Object.entries(value)) {
-      if (!isStorable(name)) return path || 'body';
+      if (!isStorable(name)) return bad(badText);
       open.push([path ? `${path}.${name}` : name, inner]);
     }
   }

@@ -12,7 +12,7 @@ import {
 } from '@a2a-js/sdk';
 import type { StreamResponse } from '@a2a-js/sdk';
 import { DomainError } from '../../../domain/errors.ts';
-import { badCharacter, isDeepValue } from '../../http/text.ts';
+import { badValue, isDeepValue } from '../../http/text.ts';
 import {
   checkGetTask,
   checkListTasks,
@@ -131,11 +131,11 @@ function saysAnEnd({ payload }: StreamResponse): boolean | null {
   return state !== TaskState.TASK_STATE_SUBMITTED && state !== TaskState.TASK_STATE_WORKING;
 }
 
-/** The JSON that says the same, when its texts can be stored and it is no deeper than JSON may be. */
+/** The JSON that says the same, when its texts and numbers can be stored and it is no deeper than JSON may be. */
 function jsonOf<T>(codec: { toJSON(value: T): unknown }, params: T): unknown {
   const json = codec.toJSON(params);
   if (isDeepValue(json)) throw malformed('params', 'must not be nested so deep.');
-  const path = badCharacter(json);
-  if (path !== null) throw malformed(path, 'must not contain U+0000.');
+  const bad = badValue(json);
+  if (bad !== null) throw malformed(bad.path, `${bad.message}.`);
   return json;
 }
