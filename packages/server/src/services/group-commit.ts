@@ -10,6 +10,11 @@ export interface GroupCommitOptions<T> {
   maxBatchBytes: number;
   /** What is larger goes in batches of its own, one at a time beside the others, which do not wait for it. */
   largeBytes: number;
+  /** A batch of large ones; whoever comes next waits for no more than that. */
+  maxLargeBatchBytes: number;
+  /** Of large ones that wait for one owner: beyond it only more of its own are refused. */
+  maxLargeWaitingBytes: number;
+  ownerOf(item: T): string;
   maxWaiting: number;
   maxWaitingBytes: number;
   parallel: number;
@@ -18,6 +23,8 @@ export interface GroupCommitOptions<T> {
 interface Waiting<T> {
   items: T[];
   bytes: number;
+  owner: string;
+  isReserved: boolean;
   done: () => void;
   failed: (error: unknown) => void;
 }
@@ -26,6 +33,29 @@ interface Lane<T> {
   queue: Waiting<T>[];
   parallel: number;
   running: number;
+  batchBytes: number;
+  /** The place in the queue of what goes next. */
+  next(queue: Waiting<T>[]): number;
+}
+
+/** Reserved ones first, then the owners in turns: that whose turn was the longest ago, and its oldest. */
+function inTurns<T>(): Lane<T>['next'] {
+  const turns = new Map<string, number>();
+  let clock = 0;
+  return (queue) => {
+    let best = 0;
+    for (const [at, one] of queue.entries()) {
+      const chosen = queue[best]!;
+      if (one.isReserved !== chosen.isReserved ? one.isReserved : turnOf(one) < turnOf(chosen)) best = at;
+    }
+    if (queue.length === 1) turns.clear();
+    turns.set(queue[best]!.owner, ++clock);
+    return best;
+  };
+
+  function turnOf({ owner }: Waiting<T>): number {
+    return turns.get(owner) ?? 0;
+  }
 }
 
 /**
@@ -35,26 +65,39 @@ interface Lane<T> {
  */
 export function createGroupCommit<T>(options: GroupCommitOptions<T>) {
   const apart = AsyncLocalStorage.snapshot();
-  const ordinary: Lane<T> = { queue: [], parallel: options.parallel, running: 0 };
-  const large: Lane<T> = { queue: [], parallel: 1, running: 0 };
+  const ordinary: Lane<T> = {
+    queue: [],
+    parallel: options.parallel,
+    running: 0,
+    batchBytes: options.maxBatchBytes,
+    next: () => 0,
+  };
+  const large: Lane<T> = {
+    queue: [],
+    parallel: 1,
+    running: 0,
+    batchBytes: options.maxLargeBatchBytes,
+    next: inTurns(),
+  };
   let waiting = 0;
   let waitingBytes = 0;
 
-  async function run({ queue }: Lane<T>): Promise<void> {
+  async function run({ queue, batchBytes, next: placeOfNext }: Lane<T>): Promise<void> {
     const batch: Waiting<T>[] = [];
     let count = 0;
     let bytes = 0;
-    while (
-      queue.length > 0 &&
-      count < options.maxBatch &&
-      (batch.length === 0 || bytes < options.maxBatchBytes)
-    ) {
-      const next = queue.shift()!;
+    while (queue.length > 0 && count < options.maxBatch && (batch.length === 0 || bytes < batchBytes)) {
+      const place = placeOfNext(queue);
+      const next = place === 0 ? queue.shift()! : queue.splice(place, 1)[0]!;
       batch.push(next);
       count += next.items.length;
       bytes += next.bytes;
     }
     await write(batch);
+  }
+
+  function largeBytesOf(owner: string): number {
+    return large.queue.reduce((sum, one) => sum + (one.owner === owner ? one.bytes : 0), 0);
   }
 
   function leave({ items, bytes }: Waiting<T>): void {
@@ -97,16 +140,21 @@ export function createGroupCommit<T>(options: GroupCommitOptions<T>) {
   return {
     add(items: T[], isReserved: boolean): Promise<void> {
       const room = isReserved ? 1 : 0.9;
-      if (waiting >= options.maxWaiting * room || waitingBytes >= options.maxWaitingBytes * room) {
+      const bytes = items.reduce((sum, item) => sum + options.sizeOf(item), 0);
+      const owner = options.ownerOf(items[0]!);
+      const isLarge = bytes > options.largeBytes;
+      const isFull = waiting >= options.maxWaiting * room || waitingBytes >= options.maxWaitingBytes * room;
+      if (isFull || (isLarge && largeBytesOf(owner) >= options.maxLargeWaitingBytes)) {
         throw new DomainError('unavailable', 'Too much comes in at once; send it again.', {
           retryAfterSeconds: 5,
         });
       }
-      const bytes = items.reduce((sum, item) => sum + options.sizeOf(item), 0);
       waiting += items.length;
       waitingBytes += bytes;
-      const lane = bytes > options.largeBytes ? large : ordinary;
-      const written = new Promise<void>((done, failed) => lane.queue.push({ items, bytes, done, failed }));
+      const lane = isLarge ? large : ordinary;
+      const written = new Promise<void>((done, failed) =>
+        lane.queue.push({ items, bytes, owner, isReserved, done, failed }),
+      );
       // What arrives in the same turn of the event loop goes together.
       setImmediate(apart, pump, lane);
       return written;

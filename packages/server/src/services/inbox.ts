@@ -100,6 +100,9 @@ export function createInbox(deps: InboxDependencies): Inbox {
     maxBatchBytes: 8 * 1024 * 1024,
     // Most deliveries have some kilobytes; a large mail takes a hundred times as long as one of them.
     largeBytes: 64 * 1024,
+    maxLargeBatchBytes: 2 * 1024 * 1024,
+    maxLargeWaitingBytes: 8 * 1024 * 1024,
+    ownerOf: (event) => event.orgId,
     maxWaiting: 4_000,
     maxWaitingBytes: 64 * 1024 * 1024,
     parallel: 2,
@@ -184,7 +187,16 @@ export function createInbox(deps: InboxDependencies): Inbox {
     const written = commit.add(events, isReserved);
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(tooLate()), answerMs);
+      timer = setTimeout(() => {
+        reject(tooLate());
+        written.catch((error: unknown) => {
+          deps.log.warn('A delivery could not be stored, and its sender waits no more.', {
+            channelId: row.id,
+            error: String(error),
+          });
+          tellError(row.id, 'A delivery could not be stored.');
+        });
+      }, answerMs);
     });
     const startedMs = performance.now();
     await Promise.race([written, late]).finally(() => clearTimeout(timer));

@@ -75,7 +75,7 @@ export function createInboundEventStore(db: Database) {
   return {
     /**
      * Stores a batch in one statement, so that one commit answers many senders. A delivery that is there already is
-     * counted, and a retry that says so is recorded beside it. Rows of channels that are gone are left out.
+     * counted, and a retry that says so is recorded beside it, by a key that no delivery has (`boundedKey`). Rows of channels that are gone are left out.
      */
     async insertBatch(events: NewInboundEvent[]): Promise<void> {
       const { sql } = db;
@@ -133,7 +133,7 @@ export function createInboundEventStore(db: Database) {
                                     history, received_at, last_seen_at)
         select r.retry_id, r.channel_id, r.org_id, r.agent_id, r.retry_kind,
                case when f.state in ('queued', 'processing') then 'queued' else 'duplicate' end,
-               r.delivery_key || '#retry:' || r.retry_attempt, f.id, r.place, '[]', r.received_at, r.received_at
+               'sha256:retry ' || r.retry_attempt || ' ' || r.delivery_key, f.id, r.place, '[]', r.received_at, r.received_at
         from given r join firsts f on f.channel_id = r.channel_id and f.delivery_key = r.delivery_key
         where r.retry_id is not null and not (f.is_new and r.copy = 1)
         on conflict do nothing`;

@@ -9,6 +9,9 @@ const limits = {
   maxBatchBytes: 1_000_000,
   largeBytes: 1_000,
   maxWaitingBytes: 1_000_000,
+  maxLargeBatchBytes: 1_000_000,
+  maxLargeWaitingBytes: 1_000_000,
+  ownerOf: () => 'one',
   parallel: 1,
 };
 
@@ -109,5 +112,48 @@ test('what is large is written apart, one batch at a time, and nothing that is s
   gate.resolve();
   await Promise.all([first, second, third]);
   assert.deepEqual(batches.at(-1), [6_000, 7_000]);
+  assert.equal(commit.waiting, 0);
+});
+
+/** Large ones of owners, named `a1`, `b1` and so on; the first of all is being written until `go` is called. */
+function largeOnes(options: { maxLargeWaitingBytes?: number } = {}) {
+  const gate = Promise.withResolvers<void>();
+  const written: string[] = [];
+  const commit = createGroupCommit<string>({
+    ...limits,
+    maxLargeBatchBytes: 1,
+    ...options,
+    maxWaiting: 1_000,
+    sizeOf: () => 2_000,
+    ownerOf: (item) => item[0]!,
+    async write(items) {
+      if (written.length === 0) await gate.promise;
+      written.push(...items);
+    },
+  });
+  return { commit, written, go: gate.resolve };
+}
+
+test('large ones of several owners are written in turns, reserved ones before all others', async () => {
+  const { commit, written, go } = largeOnes();
+  const first = commit.add(['a0'], false);
+  await new Promise((resolve) => setImmediate(resolve));
+  const given = ['a1', 'a2', 'a3', 'b1', 'b2', 'c1'].map((item) => commit.add([item], false));
+  given.push(commit.add(['a4'], true));
+  go();
+  await Promise.all([first, ...given]);
+  assert.deepEqual(written, ['a0', 'a4', 'b1', 'c1', 'a1', 'b2', 'a2', 'a3']);
+});
+
+test('an owner of which much that is large waits is refused more of it, and no other is', async () => {
+  const { commit, written, go } = largeOnes({ maxLargeWaitingBytes: 4_000 });
+  const first = commit.add(['a0'], false);
+  await new Promise((resolve) => setImmediate(resolve));
+  const given = ['a1', 'a2'].map((item) => commit.add([item], false));
+  assert.throws(() => commit.add(['a3'], false), { code: 'unavailable', retryAfterSeconds: 5 });
+  given.push(commit.add(['b1'], false));
+  go();
+  await Promise.all([first, ...given]);
+  assert.deepEqual(written, ['a0', 'b1', 'a1', 'a2']);
   assert.equal(commit.waiting, 0);
 });
