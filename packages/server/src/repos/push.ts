@@ -132,6 +132,12 @@ async function settle(
   branchRef: string,
 ): Promise<void> {
   const report = answer.report();
+  for (const { ref } of push.commands) {
+    // Git's own words for a ref that somebody else has moved since: it could not lock it at what it was.
+    if (report?.refs.get(ref)?.lines[0] !== `ng ${ref} failed to update ref`) continue;
+    refuseRef(report, ref, 'fetch first');
+    answer.progress(`${ref} was pushed to meanwhile: fetch first, then push again.`);
+  }
   const stored = push.commands.filter((command) => report?.refs.get(command.ref)?.ok);
   if (!target || !(await moved(context.store, agentId, target, report?.refs.get(target.ref)?.ok))) {
     if (stored.some((command) => command.newId !== zeroId)) hint(answer, branchRef);

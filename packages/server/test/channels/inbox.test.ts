@@ -143,32 +143,6 @@ test('copies of a delivery, retries and the same message under another id give o
   assert.ok(original.conversation_id);
 });
 
-test('an event whose id is made to look like a retry of another, or like a hash, is an event of its own', async () => {
-  const channel = await slackChannel();
-  const say = (id: string, ts: string) =>
-    slackDelivery(
-      { type: 'app_mention', user: 'U061F7AUR', text: `<@U0BOT> ${ts}`, ts, channel: `C${ts}` },
-      id,
-    );
-  const long = 'E'.repeat(400);
-  const retried = { 'x-slack-retry-num': '1', 'x-slack-retry-reason': 'http_timeout' };
-  await world.inbox.receive('slack', channel.id, slackRequest(say('EvX', '1.1')));
-  await world.inbox.receive('slack', channel.id, slackRequest(say('EvX', '1.1'), slackSecret, retried));
-  await world.inbox.receive('slack', channel.id, slackRequest(say(long, '1.2')));
-  const rows = await world.db.sql<{ key: string; kind: string }[]>`
-    select delivery_key as key, kind from inbound_events where channel_id = ${channel.id} order by id`;
-  assert.deepEqual(
-    rows.map(({ kind }) => kind),
-    ['slack.message', 'slack.retry', 'slack.message'],
-  );
-  // Whoever knows how keys are made sends them as ids.
-  for (const [index, { key }] of rows.slice(1).entries()) {
-    await world.inbox.receive('slack', channel.id, slackRequest(say(key, `2.${index}`)));
-  }
-  assert.equal((await eventsOf(channel.id)).filter(({ kind }) => kind === 'slack.message').length, 4);
-  await settled(channel.id, 5);
-});
-
 test('a retry whose first attempt never came is the event itself', async () => {
   const channel = await slackChannel();
   await world.inbox.receive(

@@ -110,6 +110,7 @@ test('of pushes at the same moment one wins and the others are told to fetch fir
     1,
     results.map((r) => r.stderr).join('\n'),
   );
+  for (const { code, stderr } of results) if (code !== 0) assert.match(stderr, /fetch first/);
   const winner = trees[results.findIndex((result) => result.code === 0)]!;
   const head = (await world.git(['rev-parse', 'HEAD'], { cwd: winner })).stdout.trim();
   assert.equal(await world.opened.repos.resolve(agent.id, 'main'), head);
