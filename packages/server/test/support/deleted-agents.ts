@@ -24,6 +24,8 @@ interface Victim {
 
 /** Agents that are there to be deleted, so many at a time. */
 const READY = 2;
+/** Between two turns of one of them, which shall not keep those of the run from being executed. */
+const REST_MS = 1_000;
 /** Longer than the longest pause between two tries to remove what is left. */
 const REMOVED_MS = 150_000;
 /** Within it a request arrives, is worked on and is answered. */
@@ -104,6 +106,7 @@ export class DeletedAgents {
         if (/^(completed|failed|cancelled)$/.test(reply?.body?.run?.status)) break;
         await delay(200);
       }
+      await delay(REST_MS);
     }
   }
 
