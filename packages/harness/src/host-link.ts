@@ -29,6 +29,9 @@ const usualMaxAwayMs = 10 * 60_000;
 /** A busy machine may let the end of a process wait for its processor between the two. */
 const noticeMs = 500;
 const maxLogChars = 4000;
+/** Of lines for people that nobody can be told yet; what the service takes at once. */
+const maxHeldChars = 512 * 1024;
+const heldLineChars = 32;
 
 export interface HostLinkOptions {
   path: string;
@@ -66,6 +69,9 @@ export class HostLink {
   #awaySinceMs = performance.now();
   #redialMs = firstRedialMs;
   #waiters: (() => void)[] = [];
+  /** Lines of the log, oldest first, that were said while the service was not there. */
+  #held: string[] = [];
+  #heldChars = 0;
 
   constructor(options: HostLinkOptions) {
     this.#options = options;
@@ -102,7 +108,19 @@ export class HostLink {
 
   /** A line for people, in the sandbox's log. */
   log(text: string): void {
-    if (this.#isOpen) this.#send(textFrame(frameKinds.log, 0, text.slice(0, maxLogChars)));
+    const line = text.slice(0, maxLogChars);
+    if (this.#isOpen) return this.#send(textFrame(frameKinds.log, 0, line));
+    this.#held.push(line);
+    this.#heldChars += line.length + heldLineChars;
+    while (this.#heldChars > maxHeldChars) this.#heldChars -= this.#held.shift()!.length + heldLineChars;
+  }
+
+  /** Resolves when the service was told all lines of the log, or is not there to be told; at the latest after a while. */
+  async logged(limitMs: number): Promise<void> {
+    const untilMs = performance.now() + limitMs;
+    const isUntold = () => this.#held.length > 0 || (this.#socket?.writableLength ?? 0) > 0;
+    while (isUntold() && !this.#hasGivenUp && performance.now() < untilMs)
+      await new Promise((resolve) => setTimeout(resolve, 10));
   }
 
   dial(): void {
@@ -169,6 +187,8 @@ export class HostLink {
     this.#redialMs = firstRedialMs;
     this.#sent.forget(from);
     for (const chunk of this.#sent.chunks()) this.#sendLines(chunk);
+    this.#heldChars = 0;
+    for (const line of this.#held.splice(0)) this.log(line);
     for (const waiter of this.#waiters.splice(0)) waiter();
   }
 

@@ -10,6 +10,9 @@ const noHostCode = 75;
 /** What was written just before the end still leaves. */
 const lingerMs = 50;
 
+/** For lines of the log that the service has not taken yet: it may not even have answered when the harness has ended. */
+const logMs = 1000;
+
 /** For those that do not end when they are told to, where nobody waits for it. */
 const usualGraceMs = 5000;
 const fatalCode = 1;
@@ -25,7 +28,7 @@ export async function launch(
   env: NodeJS.ProcessEnv,
   { maxAwayMs, giveUpGraceMs = usualGraceMs }: { maxAwayMs?: number; giveUpGraceMs?: number } = {},
 ): Promise<number> {
-  let link: HostLink | null = null;
+  let link = null as HostLink | null;
   let graceMs = 0;
   const ending = Promise.withResolvers<number>();
   const note = (line: string) => {
@@ -56,6 +59,7 @@ export async function launch(
   } finally {
     const { endOthers } = await import('./others.ts');
     await endOthers(graceMs);
+    await link?.logged(logMs);
   }
 }
 

@@ -80,6 +80,8 @@ class Link implements HarnessLink {
 
   leave(): void {
     this.#endpoint.close();
+    // Not sooner: of a channel that has ended it may still be said why.
+    this.#endpoint.log.close();
   }
 
   async connect(sandbox: RunningSandbox, { initializeTimeoutMs }: { initializeTimeoutMs: number }) {

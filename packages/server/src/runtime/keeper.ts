@@ -2,6 +2,7 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isId, newId } from '../domain/ids.ts';
 import { defaultManifest, type Manifest } from '../domain/manifest.ts';
+import type { SandboxLogLines } from '../domain/ports/harness.ts';
 import type { AdoptedPlace } from './adopt-turns.ts';
 import { Changes } from './changes.ts';
 import { KeptSandbox } from './kept-sandbox.ts';
@@ -83,7 +84,7 @@ export class Keeper {
     return this.#byAgent.get(agentId) ?? null;
   }
 
-  /** The log of its sandbox, or of the last one that this process had. */
+  /** The log of its sandbox, also of one that is being started, or of the last one that this process had. */
   logOf(agentId: string): LogOf | null {
     const kept = this.#byAgent.get(agentId);
     return kept ? logOf(kept) : this.#lastLogs.of(agentId);
@@ -255,6 +256,7 @@ export class Keeper {
 
   async #start(wish: SandboxWish, stop: AbortSignal): Promise<KeptSandbox> {
     const { pool, limits } = this.#options;
+    const { agentId } = wish;
     pool?.makeWay();
     const blank = pool?.take(sandboxLimits(limits, wish.deployment.manifest)) ?? null;
     const id = blank?.id ?? newId();
@@ -262,12 +264,14 @@ export class Keeper {
     this.#starting.add(id);
     try {
       const either = AbortSignal.any([this.#stop.signal, stop]);
-      const started = await startSandbox(this.#options, wish, id, blank, either);
+      const onLog = (log: SandboxLogLines): void => this.#lastLogs.starting(agentId, { sandboxId: id, log });
+      const started = await startSandbox(this.#options, wish, { id, blank, onLog, given: either });
       const { commit, manifest } = wish.deployment;
       const begin = `was started with commit ${commit.slice(0, 12)}`;
-      return this.#keep(started, wish.agentId, fingerprint(wish), manifest, begin);
+      return this.#keep(started, agentId, fingerprint(wish), manifest, begin);
     } catch (error) {
       this.#count -= 1;
+      this.#lastLogs.failed(agentId, id, (error as Error).message);
       this.#changes.tell();
       throw error;
     } finally {
@@ -285,7 +289,7 @@ export class Keeper {
   }
 
   /** Whoever waits for the agent's sandbox finds it when it is there, or starts another. */
-  #goOn({ row, finish }: BegunStart): void {
+  #goOn({ row, log, finish }: BegunStart): void {
     const { id, agentId, deploymentId, generation } = row;
     const begin = 'was being started before a restart of the service';
     const start = async (stop: AbortSignal): Promise<void> => {
@@ -294,10 +298,12 @@ export class Keeper {
     };
     this.#count += 1;
     this.#starting.add(id);
+    this.#lastLogs.starting(agentId, { sandboxId: id, log });
     const wish = { agentId, generation, deployment: { id: deploymentId } };
     this.inTurn(agentId, () => this.#starts.during(wish, start))
       .catch((error: unknown) => {
         this.#count -= 1;
+        this.#lastLogs.failed(agentId, id, (error as Error).message);
         this.#options.log.warn('A sandbox did not start.', { sandboxId: id, agentId, error: String(error) });
       })
       .finally(() => {
@@ -318,6 +324,7 @@ export class Keeper {
     const kept = new KeptSandbox(started, { agentId, fingerprint: key, idleMs, maxPids, begin });
     this.#byAgent.set(agentId, kept);
     this.#byId.set(kept.id, kept);
+    this.#lastLogs.started(agentId);
     void kept.gone
       .catch((error: unknown) =>
         this.#options.log.error('What was left of a sandbox could not be removed.', {
@@ -331,7 +338,7 @@ export class Keeper {
 
   #forget(kept: KeptSandbox): void {
     this.#byId.delete(kept.id);
-    this.#lastLogs.add(kept);
+    this.#lastLogs.ended(kept.agentId, logOf(kept));
     if (this.#byAgent.get(kept.agentId) === kept) this.#byAgent.delete(kept.agentId);
     this.#count -= 1;
     this.#changes.tell();

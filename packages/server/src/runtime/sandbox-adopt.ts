@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { AdoptedHarness } from '../domain/ports/harness.ts';
+import type { AdoptedHarness, SandboxLogLines } from '../domain/ports/harness.ts';
 import type { LiveSandboxRow } from '../services/sandbox-records.ts';
 import {
   cleaner,
@@ -21,6 +21,7 @@ export interface AdoptedSandbox extends StartedSandbox {
 /** A sandbox of which an earlier process of this node has not learned that its harness had answered. */
 export interface BegunStart {
   row: LiveSandboxRow;
+  log: SandboxLogLines;
   /** Waits for the harness as a start does, or rejects and leaves nothing of the sandbox. */
   finish(given: AbortSignal): Promise<StartedSandbox>;
 }
@@ -79,6 +80,7 @@ export function adoptSandbox(deps: StartDependencies, row: LiveSandboxRow): Prom
 export function openBegun(deps: StartDependencies, row: LiveSandboxRow): Promise<BegunStart | null> {
   return withSockets(deps, row, async (opened) => ({
     row,
+    log: opened.link.log,
     finish: (given) => finishStart(deps, row, opened, given),
   }));
 }
@@ -89,7 +91,7 @@ async function finishStart(
   opened: Opened,
   given: AbortSignal,
 ): Promise<StartedSandbox> {
-  const { id, sandbox, link, cleanUp } = opened;
+  const { id, sandbox, link } = opened;
   const end = (): void => void sandbox.kill().catch(() => undefined);
   given.addEventListener('abort', end, { once: true });
   try {
@@ -100,7 +102,7 @@ async function finishStart(
     return { ...opened, connection };
   } catch (error) {
     await sandbox.kill().catch(() => undefined);
-    await cleanUpFailed(log, id, cleanUp, given.aborted ? given.reason : error);
+    await cleanUpFailed(log, opened, given.aborted ? given.reason : error);
     throw error;
   } finally {
     given.removeEventListener('abort', end);

@@ -10,6 +10,7 @@ import type {
   HarnessLaunchInput,
   HarnessLink,
   OpenHarnessLink,
+  SandboxLogLines,
 } from '../domain/ports/harness.ts';
 import type { ModelCaller, ModelGateway, ModelWire } from '../domain/ports/model-gateway.ts';
 import type { Repos } from '../domain/ports/repos.ts';
@@ -22,6 +23,7 @@ import type {
 } from '../domain/ports/sandbox.ts';
 import type { SandboxRecords } from '../services/sandbox-records.ts';
 import { openGatewaySocket } from './gateway-socket.ts';
+import { startFailed } from './last-logs.ts';
 
 /** What a sandbox of an agent is started for. */
 export interface SandboxWish {
@@ -137,15 +139,21 @@ export async function openSockets(
   }
 }
 
+export interface StartPlace {
+  id: string;
+  /** One that was kept ready, of this id. */
+  blank: BlankSandbox | null;
+  /** Told of its log before anything runs in it. */
+  onLog: (log: SandboxLogLines) => void;
+  /** Nobody waits for it any more: it is ended, also while its harness has not answered yet. */
+  given: AbortSignal;
+}
+
 /** Starts a sandbox with its harness, or rejects with SandboxStartError and leaves nothing behind. */
 export async function startSandbox(
   deps: StartDependencies,
   wish: SandboxWish,
-  id: string,
-  /** One that was kept ready, of this id. */
-  blank: BlankSandbox | null = null,
-  /** Nobody waits for it any more: it is ended, also while its harness has not answered yet. */
-  given?: AbortSignal,
+  { id, blank, onLog, given }: StartPlace,
 ): Promise<StartedSandbox> {
   const { records, log } = deps;
   const token = randomBytes(32).toString('base64url');
@@ -156,7 +164,7 @@ export async function startSandbox(
 
   const cleanUp = cleaner(deps, id, () => sockets?.close());
   const end = (): void => void sandbox?.kill().catch(() => undefined);
-  given?.addEventListener('abort', end, { once: true });
+  given.addEventListener('abort', end, { once: true });
   try {
     const { agentId, orgId, deployment, model, generation } = wish;
     const isWanted = await records.starting({
@@ -180,6 +188,7 @@ export async function startSandbox(
     const caller = { orgId, agentId, sandboxId: id, model, tokenHash, secretKeys };
     sockets = await openSockets(deps, runDir, caller);
     const { egress, link } = sockets;
+    onLog(link.log);
     const limits = sandboxLimits(deps.limits, deployment.manifest);
     const launch = deps.launch({
       agentId,
@@ -205,26 +214,30 @@ export async function startSandbox(
       detached: deps.isDetached,
       transparentEgress: egress.transparent,
     };
-    given?.throwIfAborted();
+    given.throwIfAborted();
     // One that cannot be this agent's has made room for one that is started for it.
     sandbox = (await blank?.claim(spec)) ?? (await deps.driver.start(spec));
-    if (given?.aborted) end();
+    if (given.aborted) end();
     const connection = await link.connect(sandbox, { initializeTimeoutMs: INITIALIZE_MS });
     await records.running(id);
     return { id, sandbox, link, connection, leave: sockets.close, cleanUp };
   } catch (error) {
     log.warn('A sandbox did not start.', { sandboxId: id, agentId: wish.agentId, error: String(error) });
     await (sandbox ? sandbox.kill() : blank?.discard())?.catch(() => undefined);
-    const ended: unknown = given?.aborted ? given.reason : error;
-    await cleanUpFailed(log, id, cleanUp, ended);
     // One that was ended says by what; a failure that came of it says nothing.
-    if (ended instanceof SandboxStartError) throw ended;
-    // Programs say in many ways that there is no room, some of them not at all.
-    const isHostFull = await isFull(deps);
-    throw new SandboxStartError(isHostFull ? HOST_FULL : reasonOf(error), isHostFull, error);
+    const failed = await startErrorOf(deps, given.aborted ? given.reason : error);
+    await cleanUpFailed(log, { id, link: sockets?.link ?? null, cleanUp }, failed);
+    throw failed;
   } finally {
-    given?.removeEventListener('abort', end);
+    given.removeEventListener('abort', end);
   }
+}
+
+async function startErrorOf(deps: StartDependencies, error: unknown): Promise<SandboxStartError> {
+  if (error instanceof SandboxStartError) return error;
+  // Programs say in many ways that there is no room, some of them not at all.
+  const isHostFull = await isFull(deps);
+  return new SandboxStartError(isHostFull ? HOST_FULL : reasonOf(error), isHostFull, error);
 }
 
 /** The disk of an agent may be full as well, and is no reason to wait for another. */
@@ -252,11 +265,13 @@ export function cleaner(deps: StartDependencies, id: string, close: () => void):
 /** After a start that failed, once its processes are gone. Never rejects. */
 export async function cleanUpFailed(
   log: Log,
-  id: string,
-  cleanUp: StartedSandbox['cleanUp'],
+  { id, link, cleanUp }: { id: string; link: HarnessLink | null; cleanUp: StartedSandbox['cleanUp'] },
   error: unknown,
 ): Promise<void> {
-  await cleanUp('failed', reasonOf(error)).catch((failure: unknown) =>
+  const reason = reasonOf(error);
+  // Before its sockets are closed: whoever follows the log reads it last.
+  link?.log.note(startFailed(reason));
+  await cleanUp('failed', reason).catch((failure: unknown) =>
     log.error('What was left of a sandbox could not be removed.', { sandboxId: id, error: String(failure) }),
   );
 }

@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { cleanText } from '../../src/domain/clean-text.ts';
+import { harnessLinks } from '../../src/harness/link.ts';
 import { fileURLToPath } from 'node:url';
 import { commit, markDeployed, runTurn } from '../support/harness-fixture.ts';
-import { launchEnv, makePlaces, startLinked } from '../support/local-harness.ts';
+import { launchEnv, makePlaces, startLauncher, startLinked } from '../support/local-harness.ts';
+import { silentLog } from '../support/log.ts';
+import { until } from '../support/until.ts';
 import { agentSource, endTurn, startForeign } from '../support/foreign-agent.ts';
 
 test('an agent of the repository is driven over the same protocol, with history as text before its first prompt', async (t) => {
@@ -131,6 +136,29 @@ test('a command that does not exist is named in the error', async (t) => {
     startForeign(t, '', { command: ['no-such-agent', '--acp'] }),
     /exit code 127.*agent\.json: the command "no-such-agent" was not found/,
   );
+});
+
+test('what a command says before the service has answered its launcher, and just before its end, is in the log', async (t) => {
+  const places = await makePlaces();
+  t.after(places.remove);
+  await markDeployed(places);
+  const script = 'echo early >&2; touch said; read line; echo late >&2; exit 3';
+  const command = JSON.stringify(['sh', '-c', script]);
+  const sandbox = await startLauncher(
+    places,
+    launchEnv('anthropic', commit, { BERTH_HARNESS_COMMAND: command }),
+  );
+  t.after(() => sandbox.kill());
+  await until('it has said something', () => existsSync(join(places.workspace, 'said')));
+  const openLink = harnessLinks({ log: silentLog, workspace: places.workspace });
+  const link = await openLink({ socketPath: places.controlSocket, sandboxId: 'local' });
+  t.after(() => link.leave());
+  await assert.rejects(link.connect(sandbox, { initializeTimeoutMs: 20_000 }), /exit code 3/);
+  assert.deepEqual(
+    link.log.after(0).map(({ text }) => text),
+    ['early', 'late'],
+  );
+  assert.equal(link.log.isClosed, false, 'why it has ended may still be said');
 });
 
 test('an agent that never answers is given up after the time limit', async (t) => {

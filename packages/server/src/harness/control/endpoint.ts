@@ -209,7 +209,6 @@ export class Endpoint {
     this.#socket?.destroySoon();
     this.commands.isReady = false;
     this.commands.allOver();
-    this.log.close();
   }
 
   #greet(socket: Socket): void {
