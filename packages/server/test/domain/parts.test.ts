@@ -40,7 +40,7 @@ test('parts are bounded in number and size, and nothing is taken that could not 
   assert.equal(pathOf([data(null), data({ a: [true, 'x'] })]), null);
   assert.equal(pathOf([data('x'.repeat(4 * 1024 * 1024))]), 'parts');
   assert.equal(pathOf(Array.from({ length: 21 }, () => data(1))), 'parts');
-  for (const value of [undefined, '\u0000', { '\u0000': 1 }, ['\ud800'], deep]) {
+  for (const value of [undefined, '\u0000', { '\u0000': 1 }, ['\ud800'], deep, NaN, [-Infinity]]) {
     assert.equal(pathOf([data(value)]), 'parts.0.data');
   }
   const link = (url: string): MessagePart => ({ kind: 'link', name: null, mediaType: null, url });
@@ -49,6 +49,7 @@ test('parts are bounded in number and size, and nothing is taken that could not 
     assert.equal(pathOf([link(url)]), 'parts.0.url');
   }
   assert.throws(() => requireMetadata('metadata', { a: 'x'.repeat(16_384) }), { code: 'invalid_request' });
+  assert.throws(() => requireMetadata('metadata', { a: [Infinity] }), { code: 'invalid_request' });
   requireMetadata('metadata', { a: 'x'.repeat(16_000) });
 });
 

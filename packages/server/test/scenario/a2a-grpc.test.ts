@@ -123,6 +123,12 @@ test('errors have the code of the protocol and say why, before anything is done'
       'INVALID_PARAMS',
     ],
     [
+      'a number that JSON cannot hold',
+      { method: 'SendMessage', request: sent([part({ $case: 'data', value: [Infinity] })]) },
+      codes.INVALID_ARGUMENT,
+      'INVALID_PARAMS',
+    ],
+    [
       'deep',
       { method: 'SendMessage', request: sent([part({ $case: 'data', value: deep })]) },
       codes.INVALID_ARGUMENT,

@@ -136,6 +136,7 @@ test('an error of JSON-RPC has the id of its request wherever that can be read, 
   const deep = `${'['.repeat(600)}${']'.repeat(600)}`;
   for (const [body, code] of [
     ['{"jsonrpc":"2.0","id":"mine","method":"GetTask","params":{"id":"\\u0000"}}', -32602],
+    ['{"jsonrpc":"2.0","id":"mine","method":"GetTask","params":{"id":"x","metadata":{"n":1e400}}}', -32602],
     ['{"jsonrpc":"2.0","id":"mine","method":"GetTask","params":{"id":"\\ud800"}}', -32602],
     [`{"jsonrpc":"2.0","id":"mine","method":"GetTask","params":{"id":${deep}}}`, -32602],
     ['{"jsonrpc":"1.0","id":"mine","method":"GetTask","params":{}}', -32600],

@@ -267,6 +267,7 @@ test('What comes over HTTP and is no message in UTF-8 is refused with the code o
     [json, initialize.replace('"one"', 'null'), 400, -32600, null],
     [json, initialize.replace('Version":1', 'Version":"1"'), 400, -32602, 'one'],
     [json, initialize.replace('Version":1', 'Version":1,"a":"\\u0000"'), 400, -32602, 'one'],
+    [json, initialize.replace('Version":1', 'Version":1,"a":1e400'), 400, -32602, 'one'],
   ];
   for (const [headers, body, status, code, id] of faults) {
     const authorization = `Bearer ${service.key}`;
