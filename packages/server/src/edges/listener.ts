@@ -8,6 +8,8 @@ import { newId } from '../domain/ids.ts';
 import type { App } from './app.ts';
 import { ambiguousHead } from './http/ambiguous-head.ts';
 import { newHead } from './http/answer.ts';
+import { bareAnswer, refuseBroken } from './http/broken-request.ts';
+import { endSocket } from './http/end-socket.ts';
 import { lingerBeforeClose } from './http/linger.ts';
 import { answerHalfClosed } from './http/half-closed.ts';
 import { errorBody, errorResponse, presentable } from './http/errors.ts';
@@ -74,24 +76,33 @@ export function createListener(
     if (mount) void serveMount(app, mount, request, response);
     else if (!app.answerKnown(request, response)) void appListener(request, response);
   });
-  const answering = answerHalfClosed(server);
-  // The server does not know them any more; one that opens while it closes would hold it for ever.
-  const upgraded = new Set<Duplex>();
+  const { answering, answerOn } = answerHalfClosed(server);
+  // The server does not see to them any more; one that opens while it closes would hold it for ever.
+  const taken = new Set<Duplex>();
+  const take = (socket: Duplex) => {
+    taken.add(socket);
+    socket.once('close', () => taken.delete(socket));
+  };
   // A client gets this long for its head; bodies have a limit of their own (a git push may rightly take long).
   server.headersTimeout = 15_000;
   server.requestTimeout = 3_600_000;
   // Longer than the idle time-out of usual load balancers, so that they never meet a connection just closed.
   server.keepAliveTimeout = 65_000;
-  server.on('clientError', refuseMalformed);
+  server.on('clientError', (error: Error & { code?: string }, socket: Socket) => {
+    // Whatever comes after what could not be read is told once more.
+    if (taken.has(socket)) return;
+    take(socket);
+    refuseBroken(error.code, { socket, answer: answerOn(socket) });
+  });
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     lingerBeforeClose(request, response);
+    answering(request, response);
     refuseHead(response, 417, 'The only expectation that is met is 100-continue.');
   });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    take(socket);
     const reason = ambiguousHead(request);
-    if (reason !== null) return void socket.end(bareAnswer('400 Bad Request', reason));
-    upgraded.add(socket);
-    socket.once('close', () => upgraded.delete(socket));
+    if (reason !== null) return endSocket(socket, bareAnswer('400 Bad Request', reason));
     void findUpgrade(request)?.handle(request, socket, head);
   });
   // A client beyond it is turned away; without an end to them nobody could be served any more, nor anything be opened.
@@ -115,7 +126,7 @@ export function createListener(
       const sweep = setInterval(() => server.closeIdleConnections(), 20);
       const timer = setTimeout(() => {
         server.closeAllConnections();
-        for (const socket of upgraded) socket.destroy();
+        for (const socket of taken) socket.destroy();
       }, graceMs);
       await closed;
       clearInterval(sweep);
@@ -159,20 +170,6 @@ function adapterFailed(app: App, error: unknown): Response {
   return errorResponse(failure, newHead(requestId));
 }
 
-/** What is no HTTP has no request object; the answer is written to the bare socket. */
-function refuseMalformed(error: Error & { code?: string }, socket: Socket): void {
-  if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
-  socket.end(bareAnswer(...malformed(error.code)));
-}
-
-function bareAnswer(status: string, text: string): string {
-  const body = JSON.stringify({ error: text, code: 'invalid_request' });
-  return (
-    `HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
-    `X-Request-Id: ${newId()}\r\nConnection: close\r\n\r\n${body}`
-  );
-}
-
 /** The connection ends with it: where its next request would begin is not known for sure. */
 function refuseHead(response: ServerResponse, status: number, text: string): void {
   const body = JSON.stringify({ error: text, code: 'invalid_request' });
@@ -183,13 +180,4 @@ function refuseHead(response: ServerResponse, status: number, text: string): voi
     Connection: 'close',
   });
   response.end(body);
-}
-
-function malformed(code: string | undefined): [status: string, text: string] {
-  if (code === 'HPE_HEADER_OVERFLOW') {
-    return ['431 Request Header Fields Too Large', 'The header fields of the request are too large.'];
-  }
-  if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
-    return ['408 Request Timeout', 'The request did not arrive in time.'];
-  return ['400 Bad Request', 'The request is not valid HTTP.'];
 }

@@ -6,7 +6,7 @@ import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { tunnel } from '../../src/edges/web/tunnel.ts';
 import { closed } from '../support/closed.ts';
-import { until } from '../support/until.ts';
+import { inTime, until } from '../support/until.ts';
 
 /** A client's connection on which nothing leaves until the client reads. */
 class SlowClient extends Duplex {
@@ -61,4 +61,39 @@ test('what a server wrote to a WebSocket before it closed reaches a client that 
   client.begin();
   await over;
   assert.match(client.got, /^HTTP\/1\.1 101 [^]*\r\n\r\nthe last words$/);
+});
+
+test("a server's refusal of a WebSocket that does not end is not waited for, and one that breaks off is no fault of the service", async (t) => {
+  for (const [isCut, code] of [
+    [false, 'gateway_timeout'],
+    [true, 'bad_gateway'],
+  ] as const) {
+    const server = createServer((socket) => {
+      socket.on('error', () => undefined);
+      socket.once('data', () => {
+        const begin = 'HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nno,\r\n';
+        if (isCut) socket.end(begin);
+        else socket.write(begin);
+      });
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    t.after(() => server.close());
+    const connection = connect((server.address() as AddressInfo).port, '127.0.0.1');
+    t.after(() => connection.destroy());
+    await once(connection, 'connect');
+    const refused = tunnel(
+      {
+        request: { method: 'GET', headers: {}, rawHeaders: [] } as unknown as IncomingMessage,
+        target: '/',
+        told: { origin: 'http://a.localhost', clientAddress: '127.0.0.1', requestId: 'r', isKeyed: true },
+        head: {},
+        maxHeadBytes: 16_384,
+        times: { answerMs: isCut ? 120_000 : 1_000, idleMs: 120_000, closeMs: 10 },
+      },
+      new SlowClient(),
+      Buffer.alloc(0),
+      connection,
+    );
+    await assert.rejects(inTime('it is refused', refused, 20_000), { code });
+  }
 });

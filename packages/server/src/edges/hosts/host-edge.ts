@@ -94,7 +94,7 @@ export interface PublicCall extends AnyCall {
   adopt(response: Response): Response;
   /** Aborted when the client has gone away. `controller`: this one is, else one of its own. */
   gone(controller?: AbortController): AbortSignal;
-  /** Whether the client went away before the whole answer: not when it was the service that stopped. */
+  /** Whether the client went away before the whole answer: not when it was the service that stopped or cut it. */
   hasLeft(): boolean;
 }
 

@@ -9,7 +9,7 @@ import type { Caller } from '../../services/api.ts';
 import type { Head } from '../http/answer.ts';
 import { newHead } from '../http/answer.ts';
 import { readBody, readJsonBody } from '../http/body.ts';
-import { abortWhenGone } from '../http/gone.ts';
+import { abortWhenGone, clientLeft } from '../http/gone.ts';
 import type { Edge } from '../http/edge.ts';
 import { errorResponse, errorResponseAs, presentable } from '../http/errors.ts';
 import { admitKey } from '../http/gate.ts';
@@ -145,7 +145,7 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
     bytes: (maxBytes = limits.bodyBytes) => readBody(c, maxBytes),
     adopt: (response) => adopt(response, head),
     gone: (controller = new AbortController()) => abortWhenGone(outgoing, controller),
-    hasLeft: () => outgoing !== undefined && outgoing.destroyed && !outgoing.writableEnded && !edge.draining,
+    hasLeft: () => outgoing !== undefined && clientLeft(outgoing) && !edge.draining,
   };
 }
 

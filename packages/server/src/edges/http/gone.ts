@@ -12,3 +12,16 @@ export function abortWhenGone(
   else outgoing?.once('close', () => controller.abort(clientGone));
   return controller.signal;
 }
+
+const cut = new WeakSet<ServerResponse>();
+
+/** Breaks an answer off: its client sees that it is not whole, and is not taken for one that has left. */
+export function cutAnswer(response: ServerResponse): void {
+  if (!response.destroyed) cut.add(response);
+  response.destroy();
+}
+
+/** Whether the client ended the connection before the whole answer. */
+export function clientLeft(response: ServerResponse): boolean {
+  return response.destroyed && !response.writableEnded && !cut.has(response);
+}

@@ -27,11 +27,12 @@ export function probeUntilClosed(response: ServerResponse, probe: () => void): v
  * long answer is told of a client that has gone, a half-closed connection is sent an interim answer, which clients of
  * HTTP/1.1 pass over (RFC 9110, section 15.2). A client of 1.0 knows none; its end is taken for a leave, as it was.
  *
- * Returns what is to be told of each request.
+ * Returns what is to be told of each request, and what gives the answer to the last one of a connection.
  */
-export function answerHalfClosed(
-  server: Server,
-): (request: IncomingMessage, response: ServerResponse) => void {
+export function answerHalfClosed(server: Server): {
+  answering(request: IncomingMessage, response: ServerResponse): void;
+  answerOn(socket: Socket): ServerResponse | undefined;
+} {
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
   const answering = new WeakMap<Socket, ServerResponse>();
   server.on('connection', (socket: Socket) => {
@@ -44,5 +45,8 @@ export function answerHalfClosed(
       });
     });
   });
-  return (request, response) => void answering.set(request.socket, response);
+  return {
+    answering: (request, response) => void answering.set(request.socket, response),
+    answerOn: (socket) => answering.get(socket),
+  };
 }

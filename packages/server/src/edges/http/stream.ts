@@ -4,6 +4,7 @@ import type { ConversationEvent } from '../../domain/events.ts';
 import type { EventSink } from '../../services/api.ts';
 import { eventOf } from '../present/events.ts';
 import type { Head } from './answer.ts';
+import { cutAnswer } from './gone.ts';
 import { probeUntilClosed } from './half-closed.ts';
 import type { TextSink } from './route.ts';
 
@@ -84,7 +85,7 @@ export function createStreams(options: StreamOptions): Streams {
       } catch (error) {
         all.delete(stream);
         if (!stream.begun) throw error;
-        response.destroy();
+        cutAnswer(response);
         throw error;
       }
       return RESPONSE_ALREADY_SENT;
@@ -131,7 +132,7 @@ class Stream implements StreamSink {
     if (this.#closed) return false;
     // What was written before this call counts, not this call itself: one large event never shuts a client out.
     if (this.#response.writableLength + this.#pending.length > this.#options.maxUnreadBytes) {
-      this.#response.destroy();
+      cutAnswer(this.#response);
       this.close();
       return false;
     }

@@ -32,7 +32,7 @@ export async function tunnel(
   const own = ownFields(given.head);
   if (reply.kind === 'refused') {
     try {
-      await answerSocket(socket, await whole(reply.answer, own, given.told.isKeyed));
+      await answerSocket(socket, await refusal(given, reply.answer, own, connection));
     } finally {
       connection.destroy();
     }
@@ -90,6 +90,27 @@ function shaken(given: Forwarded, connection: Duplex): Promise<Shaken> {
     sent.once('upgrade', silence.end).once('response', silence.end);
     sent.end();
   });
+}
+
+/** Throws `gateway_timeout` for one that does not end, `bad_gateway` for one that breaks off. */
+async function refusal(
+  { told, times }: Forwarded,
+  answer: IncomingMessage,
+  own: Record<string, string>,
+  connection: Duplex,
+): Promise<Response> {
+  let isLate = false;
+  const timer = setTimeout(() => {
+    isLate = true;
+    connection.destroy();
+  }, times.answerMs).unref();
+  try {
+    return await whole(answer, own, told.isKeyed);
+  } catch (cause) {
+    throw isLate ? tooLate(times) : noHttp(cause);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 async function whole(
