@@ -12,9 +12,10 @@ const isBounded = [...process.execArgv, process.env.NODE_OPTIONS ?? ''].some((gi
   given.includes('--max-semi-space-size'),
 );
 if (!isBounded) setFlagsFromString('--semi-space-growth-factor=1');
-// Bounds of this process's own memory (scripts/serve), which the C library has read: PostgreSQL and others have none of them.
-for (const name of ['MALLOC_ARENA_MAX', 'MALLOC_TRIM_THRESHOLD_', 'MALLOC_MMAP_THRESHOLD_'])
-  delete process.env[name];
+// Bounds of this process's own memory (scripts/serve), which the C library has read: PostgreSQL and others get
+// only those that the operator has set.
+for (const name of (process.env.BERTH_OWN_BOUNDS ?? '').split(' ')) delete process.env[name];
+delete process.env.BERTH_OWN_BOUNDS;
 enableCompileCache();
 const { run } = await import('./admin/run.ts');
 process.exitCode = await run(process.argv.slice(2), process.env);
