@@ -422,8 +422,11 @@ export async function compose(
         idempotency
           .purge()
           .then(() => acpSessions.purge())
+          .then(() => secrets.purgeEarlier())
           .then(() => outside.purge())
-          .catch((error: unknown) => log.warn('Old answers and sessions could not be purged.', { error }));
+          .catch((error: unknown) =>
+            log.warn('Old answers, sessions and values could not be purged.', { error }),
+          );
       }, HOUR_MS).unref();
     },
     stop(graceMs, mayLeave = false) {

@@ -28,6 +28,10 @@ export const limits = {
   /** A brokered value goes into a header, and must be long enough to be known again in an answer. */
   brokeredValueMinBytes: 8,
   brokeredValueMaxBytes: 8 * 1024,
+  /** For which the answers of its hosts are searched for what a brokered secret was before; the newest of a name, and of an agent. */
+  earlierValueDays: 7,
+  earlierValuesPerSecret: 4,
+  earlierValuesPerAgent: 100,
   /** So many values fit into a head that any host would read. */
   placeholdersPerRequest: 16,
   gitUrlChars: 2_000,

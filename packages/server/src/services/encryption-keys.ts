@@ -169,6 +169,7 @@ export function createEncryptionKeys(deps: EncryptionKeysDependencies): Encrypti
 function contextOf({ table, a, b }: WrappedRow): string {
   switch (table) {
     case 'secrets':
+    case 'earlier_secret_values':
       return secretContext(a, b);
     case 'sandbox_brokers':
       return brokerContext(a);

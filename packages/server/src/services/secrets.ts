@@ -7,7 +7,7 @@ import { limits, secretKeyPattern } from '../domain/limits.ts';
 import type { SecretKind } from '../domain/nouns.ts';
 import { authorityVariables, isAuthorityVariable, isOwnVariable } from '../domain/own-variables.ts';
 import { RepoError } from '../domain/ports/repos.ts';
-import type { BrokeredName, BrokeredSecret } from '../domain/ports/secret-broker.ts';
+import type { BrokeredName, BrokeredSecret, BrokeredValues } from '../domain/ports/secret-broker.ts';
 import type { Cursors } from '../domain/paging.ts';
 import { secretContext } from '../domain/seal-context.ts';
 import { requireStorable } from '../domain/text.ts';
@@ -45,12 +45,18 @@ export interface SecretValues {
   /** The brokered secrets without their values: what a sandbox is started with. */
   brokeredNames(agentId: string): Promise<BrokeredName[]>;
   /** As they are at this moment, so that a rotation or deletion holds from the next request on. Not to be kept. */
-  brokeredValues(agentId: string): Promise<BrokeredSecret[]>;
+  brokeredValues(agentId: string): Promise<BrokeredValues>;
+  /** Hosts whose answers are searched for what secrets were before, whether or not one is brokered for them now. */
+  earlierHosts(agentId: string): Promise<string[]>;
+  /** Removes what is not searched for any more. To be called now and then. */
+  purgeEarlier(): Promise<number>;
   /** The agent's own provider keys, by their usual name. */
   modelKeys(agentId: string): Promise<Record<string, string>>;
   /** The token for fetching from this https URL. Rejects with RepoError when there is one for another origin. */
   gitToken(agentId: string, url: string): Promise<string | null>;
 }
+
+type Searched = Pick<BrokeredSecret, 'value' | 'hosts'>;
 
 export function createSecrets(deps: SecretsDependencies): SecretsService & SecretValues {
   const { db, agents, secrets, box, cursors } = deps;
@@ -66,6 +72,20 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
     Object.fromEntries(
       rows.map((row) => [row.key, box.open(row, secretContext(agentId, row.key)).toString()]),
     );
+
+  /** What its hosts were told they may tell later: kept before it changes, unless what follows is searched for there too. */
+  async function keepEarlier(agentId: string, before: SealedSecret | undefined, after: Searched | null) {
+    if (!before || before.hosts.length === 0) return;
+    let value: Buffer;
+    try {
+      value = box.open(before, secretContext(agentId, before.key));
+    } catch {
+      // Nothing can be searched for it, and it must not stand in the way of another one.
+      return;
+    }
+    const isCovered = after?.value.equals(value) && before.hosts.every((host) => after.hosts.includes(host));
+    if (!isCovered) await secrets.keepEarlier(newId(), agentId, before.key);
+  }
 
   /** Refuses what the agent would never see, since the service sets a variable of this name itself. */
   async function requireSeen(agentId: string, key: string, isBrokered: boolean, withheld: Set<string>) {
@@ -117,18 +137,19 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
           );
         }
         await deps.holdEncryptionKey();
-        const before = await secrets.hostsOf(agentId, key);
+        const [before] = await secrets.sealedOf(agentId, [key]);
         // Rotating a brokered secret by its value alone must not open it to the agent.
-        const hosts = given ?? before ?? [];
+        const hosts = given ?? before?.hosts ?? [];
         const withheld = withheldNames();
         if (!withheld.has(key)) await requireSeen(agentId, key, hosts.length > 0, withheld);
         if (hosts.length > 0) requireBrokerable(key, value, withheld);
         const gitUrl = key === GIT_TOKEN ? agent.externalGitUrl : null;
         const sentTo = gitUrl === null ? null : new URL(gitUrl).origin;
+        await keepEarlier(agentId, before, { value, hosts });
         const sealed = box.seal(value, secretContext(agentId, key));
         await secrets.put(newId(), agentId, { key, hosts, sentTo, ...sealed });
         // A running sandbox holds nothing of a brokered value: a rotated one needs no other sandbox.
-        const isRotation = hosts.length > 0 && before !== null && sameHosts(before, hosts);
+        const isRotation = hosts.length > 0 && before !== undefined && sameHosts(before.hosts, hosts);
         if (!isRotation) await agents.bumpGeneration(agentId);
       });
     },
@@ -136,8 +157,12 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
     async remove(p, agentId, key) {
       await visibleAgent(agents, p, agentId);
       requireEdit(p);
+      if (!secretKeyPattern.test(key)) throw notFound();
       await db.tx(async () => {
-        if (!secretKeyPattern.test(key) || !(await secrets.remove(agentId, key))) throw notFound();
+        if (!(await agents.lock(agentId))) throw notFound();
+        const [before] = await secrets.sealedOf(agentId, [key]);
+        await keepEarlier(agentId, before, null);
+        if (!(await secrets.remove(agentId, key))) throw notFound();
         await agents.bumpGeneration(agentId);
       });
     },
@@ -160,14 +185,29 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
     async brokeredValues(agentId) {
       const withheld = withheldNames();
       const rows = await secrets.sealedWithHosts(agentId);
-      return rows
-        .filter((row) => !withheld.has(row.key))
-        .map((row) => ({
-          key: row.key,
-          hosts: row.hosts,
-          value: box.open(row, secretContext(agentId, row.key)),
-        }));
+      const opened = rows
+        .filter((row) => row.isEarlier || !withheld.has(row.key))
+        .map((row) => {
+          const { key, hosts, isEarlier } = row;
+          return { isEarlier, secret: { key, hosts, value: box.open(row, secretContext(agentId, key)) } };
+        });
+      const those = (isEarlier: boolean) =>
+        opened.filter((one) => one.isEarlier === isEarlier).map(({ secret }) => secret);
+      return { secrets: those(false), earlier: those(true) };
     },
+
+    async earlierHosts(agentId) {
+      const hosts = await secrets.earlierHosts(agentId);
+      if (hosts.length === 0) return [];
+      const withheld = withheldNames();
+      const current = await secrets.withHosts(agentId);
+      if (current.some((row) => !withheld.has(row.key))) return hosts;
+      // An env secret that was set once no secret had hosts any more is what the agent is to see.
+      const [shown] = await secrets.sealedOf(agentId, [...authorityVariables]);
+      return shown ? [] : hosts;
+    },
+
+    purgeEarlier: () => secrets.purgeEarlier(),
 
     async modelKeys(agentId) {
       return openAll(agentId, await secrets.sealedOf(agentId, deps.modelKeyNames()));

@@ -4,6 +4,7 @@ import type { Database } from './database.ts';
 export interface WrappedRow {
   table:
     | 'secrets'
+    | 'earlier_secret_values'
     | 'sandbox_brokers'
     | 'idempotency'
     | 'a2a_push_configs'
@@ -12,6 +13,8 @@ export interface WrappedRow {
     | 'webhook_endpoint_secrets';
   a: string;
   b: string;
+  /** Where a context names several rows. */
+  id?: string;
   wrappedKey: Buffer;
   kekId: string;
 }
@@ -35,6 +38,11 @@ export function createSealedRowStore(db: Database) {
         select 'secrets' as table, agent_id as a, key as b, wrapped_key as "wrappedKey", kek_id as "kekId"
         from secrets where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
       if (secrets.length > 0) return secrets;
+      const earlier = await db.sql<WrappedRow[]>`
+        select 'earlier_secret_values' as table, agent_id as a, key as b, id, wrapped_key as "wrappedKey",
+               kek_id as "kekId"
+        from earlier_secret_values where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
+      if (earlier.length > 0) return earlier;
       const brokers = await db.sql<WrappedRow[]>`
         select 'sandbox_brokers' as table, sandbox_id::text as a, '' as b, wrapped_key as "wrappedKey",
                kek_id as "kekId"
@@ -64,12 +72,15 @@ export function createSealedRowStore(db: Database) {
         from idempotency where kek_id = any(${kekIds}::text[]) limit ${limit} for update`;
     },
 
-    async rewrap({ table, a, b, wrappedKey, kekId }: WrappedRow): Promise<void> {
+    async rewrap({ table, a, b, id = '', wrappedKey, kekId }: WrappedRow): Promise<void> {
       const { sql } = db;
       const wrapped = sql`wrapped_key = ${wrappedKey}, kek_id = ${kekId}`;
       switch (table) {
         case 'secrets':
           await sql`update secrets set ${wrapped} where agent_id = ${a} and key = ${b}`;
+          return;
+        case 'earlier_secret_values':
+          await sql`update earlier_secret_values set ${wrapped} where id = ${id}`;
           return;
         case 'sandbox_brokers':
           await sql`update sandbox_brokers set ${wrapped} where sandbox_id = ${a}`;
@@ -93,7 +104,7 @@ export function createSealedRowStore(db: Database) {
 
     /** Waits for whoever is writing sealed rows, and holds back new ones until the end of the transaction. */
     async holdWriters(): Promise<void> {
-      await db.sql`lock table secrets, sandbox_brokers, channel_credentials, webhook_endpoint_secrets, a2a_push_configs, a2a_signing_keys, idempotency
+      await db.sql`lock table secrets, earlier_secret_values, sandbox_brokers, channel_credentials, webhook_endpoint_secrets, a2a_push_configs, a2a_signing_keys, idempotency
         in share row exclusive mode`;
     },
   };

@@ -1,4 +1,5 @@
 import type { Sealed } from '../domain/box.ts';
+import { limits } from '../domain/limits.ts';
 import type { Database, Sql } from './database.ts';
 
 export interface SecretRow {
@@ -17,6 +18,8 @@ export interface SealedSecret extends Sealed {
 
 const sealedColumns = (sql: Sql) => sql`
   key, hosts, sent_to as "sentTo", sealed_value as sealed, wrapped_key as "wrappedKey", kek_id as "kekId"`;
+
+const earlierSince = (sql: Sql) => sql`now() - make_interval(days => ${limits.earlierValueDays})`;
 
 export type SecretStore = ReturnType<typeof createSecretStore>;
 
@@ -55,23 +58,53 @@ export function createSecretStore(db: Database) {
           kek_id = excluded.kek_id, updated_at = now()`;
     },
 
-    /** The hosts of a secret; null when there is none of this name. */
-    async hostsOf(agentId: string, key: string): Promise<string[] | null> {
-      const rows = await db.sql<{ hosts: string[] }[]>`
-        select hosts from secrets where agent_id = ${agentId} and key = ${key}`;
-      return rows[0]?.hosts ?? null;
-    },
-
     /** Those with hosts, without their values. */
     async withHosts(agentId: string): Promise<{ key: string; hosts: string[] }[]> {
       return db.sql<{ key: string; hosts: string[] }[]>`
         select key, hosts from secrets where agent_id = ${agentId} and hosts <> '{}' order by key`;
     },
 
-    async sealedWithHosts(agentId: string): Promise<SealedSecret[]> {
+    /** Those with hosts, and what such were before; of one moment, so that none is missed while it is rotated. */
+    async sealedWithHosts(agentId: string): Promise<(SealedSecret & { isEarlier: boolean })[]> {
       const { sql } = db;
-      return sql<SealedSecret[]>`
-        select ${sealedColumns(sql)} from secrets where agent_id = ${agentId} and hosts <> '{}' order by key`;
+      return sql<(SealedSecret & { isEarlier: boolean })[]>`
+        select ${sealedColumns(sql)}, false as "isEarlier" from secrets where agent_id = ${agentId} and hosts <> '{}'
+        union all
+        select key, hosts, null, sealed_value, wrapped_key, kek_id, true from earlier_secret_values
+        where agent_id = ${agentId} and replaced_at > ${earlierSince(sql)}
+        order by key`;
+    },
+
+    /** Of what is searched for although it was rotated, deleted or given other hosts. */
+    async earlierHosts(agentId: string): Promise<string[]> {
+      const { sql } = db;
+      const rows = await sql<{ host: string }[]>`
+        select distinct unnest(hosts) as host from earlier_secret_values
+        where agent_id = ${agentId} and replaced_at > ${earlierSince(sql)} order by host`;
+      return rows.map(({ host }) => host);
+    },
+
+    /** Before a secret with hosts is changed or removed: keeps what it is for a while. */
+    async keepEarlier(id: string, agentId: string, key: string): Promise<void> {
+      const { sql } = db;
+      await sql`
+        insert into earlier_secret_values (id, agent_id, key, hosts, sealed_value, wrapped_key, kek_id)
+        select ${id}, agent_id, key, hosts, sealed_value, wrapped_key, kek_id from secrets
+        where agent_id = ${agentId} and key = ${key} and hosts <> '{}'`;
+      await sql`
+        delete from earlier_secret_values where id in (
+          select id from (
+            select id, row_number() over (partition by key order by replaced_at desc, id desc) as of_key,
+              row_number() over (order by replaced_at desc, id desc) as of_agent
+            from earlier_secret_values where agent_id = ${agentId}) newest
+          where of_key > ${limits.earlierValuesPerSecret} or of_agent > ${limits.earlierValuesPerAgent})`;
+    },
+
+    /** Removes what is not searched for any more; returns how many rows that were. */
+    async purgeEarlier(): Promise<number> {
+      const { sql } = db;
+      const result = await sql`delete from earlier_secret_values where replaced_at <= ${earlierSince(sql)}`;
+      return result.count;
     },
 
     async remove(agentId: string, key: string): Promise<boolean> {
@@ -81,6 +114,7 @@ export function createSecretStore(db: Database) {
 
     async removeAllOfAgent(agentId: string): Promise<void> {
       await db.sql`delete from secrets where agent_id = ${agentId}`;
+      await db.sql`delete from earlier_secret_values where agent_id = ${agentId}`;
     },
 
     async sealedOf(agentId: string, keys: string[] | null = null): Promise<SealedSecret[]> {

@@ -155,6 +155,35 @@ test('a start brings placeholders, files and variables; the next process of the 
     assert.equal(stored.includes(text), false);
 });
 
+test('a start after the last brokered secret was deleted has no placeholder, and its hosts are still searched', async () => {
+  await secrets.put(world.owner, agent.id, 'LATELY', { value: 'a late value', hosts: ['late.example.com'] });
+  for (const key of ['LATELY', 'TOKEN']) await secrets.remove(world.owner, agent.id, key);
+  const target = { host: 'late.example.com', port: 443 };
+  const one = await newSandbox();
+  const first = brokerOf();
+  const env = await first.open(one.owner, one.runDir);
+  assert.equal(env['LATELY'], undefined);
+  assert.equal(first.interceptorOf(one.owner.sandboxId)?.takes(target), true);
+  await setState(one.owner.sandboxId, 'running');
+  // As after the kill of a service, and after a rotation of the key that what is searched for is sealed under.
+  await encryption.rotate();
+  const second = brokerOf();
+  await second.open(one.owner, one.runDir);
+  assert.equal(second.interceptorOf(one.owner.sandboxId)?.takes(target), true);
+  const { earlier } = await secrets.brokeredValues(agent.id);
+  assert.deepEqual(
+    earlier.map(({ key, value }) => [key, value.toString()]),
+    [
+      ['LATELY', 'a late value'],
+      ['TOKEN', 'a brokered value'],
+    ],
+  );
+  await secrets.put(world.owner, agent.id, 'TOKEN', {
+    value: 'a brokered value',
+    hosts: ['api.example.com'],
+  });
+});
+
 test('what is kept of a sandbox goes with its end, also when that was not seen', async () => {
   const broker = brokerOf();
   await world.db.sql`delete from sandbox_brokers`;

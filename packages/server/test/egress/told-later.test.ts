@@ -43,6 +43,26 @@ test('a value that this start of the sandbox never sent is searched for in the a
   assert.equal(await told(value, 'other.example.com'), value);
 });
 
+test('what a secret was before it was rotated, moved to other hosts or deleted is searched for in the answers of its hosts then', async () => {
+  const old = 'tok_old_0123456789+abcdef';
+  world.world.secrets = [secret('TOKEN', 'tok_new_0123456789+abcdef'), secrets[1]!];
+  world.world.earlier = [
+    secret('TOKEN', old),
+    { ...secret('TOKEN', 'tok_elsewhere_0123456789'), hosts: ['once.example.com'] },
+    secret('GONE', 'tok_gone_0123456789+abcdef'),
+  ];
+  const token = world.placeholder('TOKEN');
+  assert.equal(await told(`${old} tok_new_0123456789+abcdef`), `${token} ${token}`);
+  assert.match(await told('tok_gone_0123456789+abcdef'), /^berth_ph_[0-9a-f]{40}$/);
+  // A host that no secret is brokered for any more is still taken.
+  assert.equal(world.interceptor.takes({ host: 'once.example.com', port: 443 }), true);
+  assert.equal(await told('tok_elsewhere_0123456789', 'once.example.com'), token);
+  world.world.secrets = [];
+  assert.equal(await told(old), token);
+  const sent = await world.fetch('/', { headers: { authorization: `Bearer ${token}` } });
+  assert.equal(sent.status, 403);
+});
+
 test('an answer that could not be searched is not asked for, whether or not a value was sent', async () => {
   const packed = { 'accept-encoding': 'br', range: 'bytes=0-3', 'if-range': '"x"' };
   await world.fetch('/', { headers: packed });

@@ -27,7 +27,7 @@ fetch('https://' + process.argv[2] + '/', { headers: { authorization: 'Bearer ' 
   });
 `;
 
-/** A host of the world outside that tells back what it was told. */
+/** A host of the world outside that tells back what it was told, and at /kept all that it ever was. */
 async function startOutside(t: TestContext, names: string[]) {
   const { ca, key, cert } = makeOutsideCertificates(names);
   const folder = mkdtempSync(join(tmpdir(), 'berth-outside-'));
@@ -35,9 +35,13 @@ async function startOutside(t: TestContext, names: string[]) {
   const caFile = join(folder, 'ca.pem');
   writeFileSync(caFile, ca);
   const tokens: string[] = [];
+  const kept = new Map<string, string[]>();
   const server = createServer({ key, cert }, (message: IncomingMessage, response) => {
+    const { host = '' } = message.headers;
+    if (message.url === '/kept') return void response.end(`kept ${kept.get(host)?.join(' ')} kept\n`);
     const token = (message.headers.authorization ?? '').replace('Bearer ', '');
     tokens.push(token);
+    kept.set(host, [...(kept.get(host) ?? []), token]);
     response.setHeader('x-told', token);
     response.end(`told ${token}\n`);
   });
@@ -48,11 +52,11 @@ async function startOutside(t: TestContext, names: string[]) {
     server.close();
     server.closeAllConnections();
   });
-  return { caFile, tokens, port: (server.address() as AddressInfo).port };
+  return { caFile, tokens, kept, port: (server.address() as AddressInfo).port };
 }
 
 test(
-  'A brokered secret works from inside and is nowhere to be found; rotation holds at once, a killed service goes on, and other hosts get nothing.',
+  'A brokered secret works from inside and is nowhere to be found, whatever its host kept and tells later; rotation holds at once, a killed service goes on, and other hosts get nothing.',
   { skip: isRoot ? false : 'only root can give a service another /etc/hosts' },
   async (t) => {
     const names = ['api.example.com', 'other.example.com'];
@@ -95,11 +99,25 @@ test(
     const curl = (host: string, name: string) =>
       `curl -sS -i -m 20 -H "Authorization: Bearer $${name}" https://${host}/`;
 
+    /** The host tells every value that it was ever sent; none arrives, and of each there is a placeholder. */
+    const isKept = async () => {
+      const text = await run(`curl -sS -m 20 https://${api}/kept`);
+      assert.match(text, new RegExp(`kept (berth_ph_[0-9a-f]{40} ){${outside.kept.get(api!)!.length}}kept`));
+      for (const value of Object.values(values)) assert.equal(text.includes(value), false);
+    };
+
     assert.match(
       await run(`touch /tmp/same-sandbox; ${curl(api!, 'TOKEN')}`),
       /x-told: berth_ph_[0-9a-f]{40}[^]*told berth_ph_/i,
     );
     assert.equal(outside.tokens.at(-1), values.first);
+
+    // Another start of the sandbox has sent nothing yet.
+    const restarted = await service.api('POST', `/sandbox/${agent.id}/restart`);
+    assert.ok(restarted.status < 300, `restart: ${restarted.status}`);
+    assert.doesNotMatch(await run('ls /tmp'), /same-sandbox/);
+    await isKept();
+    await run('touch /tmp/same-sandbox');
 
     const needle = `${values.first.slice(0, 20)} ${values.first.slice(20)}`;
     const report = checkReport(await run(`node search.cjs ${needle} marker-7351 'node client.cjs ${api}'`));
@@ -110,8 +128,11 @@ test(
     assert.match(await run(`ls /tmp/same-sandbox; ${curl(api!, 'TOKEN')}`), /same-sandbox[^]*told berth_ph_/);
     assert.equal(outside.tokens.at(-1), values.second);
 
+    await isKept();
+
     await service.kill9();
     await service.restart();
+    await isKept();
     assert.match(await run(`ls /tmp/same-sandbox; ${curl(api!, 'TOKEN')}`), /same-sandbox[^]*told berth_ph_/);
     assert.equal(outside.tokens.at(-1), values.second);
 
@@ -122,6 +143,7 @@ test(
     const stop = await service.api('DELETE', `/v1/agents/${agent.id}/secrets/TOKEN`);
     assert.equal(stop.status, 204);
     assert.doesNotMatch(await run('env'), /^TOKEN=/m);
+    await isKept();
     let refused: { reason: string; host: string }[] = [];
     await until('the refusal is listed', async () => {
       refused = JSON.parse(await berth(['egress', 'refusals', agent.id, '--json']));

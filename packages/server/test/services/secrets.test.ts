@@ -162,20 +162,21 @@ test('a brokered secret is rotated without a new sandbox, keeps its hosts, and i
   await secrets.put(owner, agent.id, 'TOKEN', { value: 'first value', hosts: ['api.example.com'] });
   const start = await generation();
   await secrets.put(owner, agent.id, 'TOKEN', { value: 'second value', hosts: ['API.example.com'] });
-  assert.deepEqual(await secrets.brokeredValues(agent.id), value('second value'));
+  const current = async () => (await secrets.brokeredValues(agent.id)).secrets;
+  assert.deepEqual(await current(), value('second value'));
   await secrets.put(owner, agent.id, 'TOKEN', { value: 'third välue' });
-  assert.deepEqual(await secrets.brokeredValues(agent.id), value('third välue'));
+  assert.deepEqual(await current(), value('third välue'));
   assert.equal(await generation(), start);
   assert.deepEqual(await secrets.brokeredNames(agent.id), [{ key: 'TOKEN', hosts: ['api.example.com'] }]);
   await secrets.put(owner, agent.id, 'TOKEN', { value: 'fourth value', hosts: ['b.example.com'] });
   assert.equal(await generation(), start + 1);
   await secrets.put(owner, agent.id, 'TOKEN', { value: 'fifth', hosts: [] });
   assert.equal(await generation(), start + 2);
-  assert.deepEqual(await secrets.brokeredValues(agent.id), []);
+  assert.deepEqual(await current(), []);
   assert.deepEqual(await secrets.valuesForSandbox(agent.id), { TOKEN: 'fifth' });
   await secrets.put(owner, agent.id, 'TOKEN', { value: 'sixth value', hosts: ['b.example.com'] });
   await secrets.remove(owner, agent.id, 'TOKEN');
-  assert.deepEqual(await secrets.brokeredValues(agent.id), []);
+  assert.deepEqual(await current(), []);
 });
 
 test('provider keys, the git token and brokered secrets stay out of the sandbox', async () => {

@@ -63,7 +63,8 @@ export async function brokerSandbox(
   const broker = createSecretBroker({
     secrets: {
       brokeredNames: async () => world.secrets.map(({ key, hosts }) => ({ key, hosts })),
-      brokeredValues: async () => world.secrets,
+      brokeredValues: async () => ({ secrets: world.secrets, earlier: [] }),
+      earlierHosts: async () => [],
     },
     records: { save: async () => undefined, load: async () => ({ hasStarted: false, state: null }) },
     authorities: (await readAuthorities([])) + outside.ca,

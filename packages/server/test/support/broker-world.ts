@@ -70,7 +70,13 @@ export interface Answer {
 export type BrokerWorld = Awaited<ReturnType<typeof brokerWorld>>;
 
 /** Hosts that are in the certificate of the world outside. */
-export const outsideNames = ['api.example.com', 'other.example.com', 'wild.example.org', 'git.example.com'];
+export const outsideNames = [
+  'api.example.com',
+  'other.example.com',
+  'wild.example.org',
+  'git.example.com',
+  'once.example.com',
+];
 
 /**
  * The broker between a client of this process and an https server of this process, over real sockets, with the proxy
@@ -84,6 +90,7 @@ export async function brokerWorld(secrets: BrokeredSecret[], options: { headMs?:
   const sockets = new Set<Duplex>();
   const world = {
     secrets,
+    earlier: [] as BrokeredSecret[],
     reads: 0,
     /** Requests whose head has arrived. */
     begun: 0,
@@ -113,10 +120,11 @@ export async function brokerWorld(secrets: BrokeredSecret[], options: { headMs?:
   const session = new BrokerSession({
     seed: randomBytes(32),
     secrets: secrets.map(({ key, hosts }) => ({ key, hosts })),
+    earlierHosts: ['once.example.com'],
     read: async () => {
       world.reads += 1;
       if (world.readError) throw new Error('the database is away');
-      return world.secrets;
+      return { secrets: world.secrets, earlier: world.earlier };
     },
   });
   const interceptor = broker.interceptor(session);

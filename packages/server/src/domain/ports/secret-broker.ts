@@ -10,6 +10,13 @@ export interface BrokeredSecret extends BrokeredName {
   value: Buffer;
 }
 
+/** What the hosts of an agent's secrets may tell. */
+export interface BrokeredValues {
+  secrets: BrokeredSecret[];
+  /** What secrets were before they were rotated, deleted or given other hosts, as long as that is searched for. */
+  earlier: BrokeredSecret[];
+}
+
 /** Whose sandbox it is. */
 export interface BrokerOwner {
   agentId: string;
@@ -20,7 +27,7 @@ export interface BrokerOwner {
 export interface SecretBroker {
   /**
    * Before the start of a sandbox whose row exists: writes the files of its own certificate authority into `runDir`, and
-   * gives what its environment needs; nothing when the agent has no brokered secrets. For a sandbox that lived on while
+   * gives what its environment needs; nothing when the agent has no brokered secrets and had none lately. For a sandbox that lived on while
    * the service was restarted, its placeholders and authority stay as they were.
    */
   open(owner: BrokerOwner, runDir: string): Promise<Record<string, string>>;

@@ -5,7 +5,7 @@ import type { Log } from '../../domain/log.ts';
 import type { AuthorityVariable } from '../../domain/own-variables.ts';
 import type {
   BrokeredName,
-  BrokeredSecret,
+  BrokeredValues,
   BrokerOwner,
   BrokerRecords,
   SecretBroker,
@@ -17,7 +17,8 @@ import { BrokerSession } from './session.ts';
 export interface SecretBrokerOptions {
   secrets: {
     brokeredNames(agentId: string): Promise<BrokeredName[]>;
-    brokeredValues(agentId: string): Promise<BrokeredSecret[]>;
+    brokeredValues(agentId: string): Promise<BrokeredValues>;
+    earlierHosts(agentId: string): Promise<string[]>;
   };
   records: BrokerRecords;
   /** PEM: the authorities that the service believes, and that programs in a sandbox do besides its own. */
@@ -53,6 +54,8 @@ interface State {
   /** base64 */
   seed: string;
   secrets: BrokeredName[];
+  /** Missing in what earlier versions stored. */
+  earlierHosts?: string[];
 }
 
 /** The brokered secrets of all sandboxes of this node. */
@@ -65,6 +68,7 @@ export function createSecretBroker(options: SecretBrokerOptions): OpenSecretBrok
     const session = new BrokerSession({
       seed: Buffer.from(state.seed, 'base64'),
       secrets: state.secrets,
+      earlierHosts: state.earlierHosts ?? [],
       read: () =>
         secrets.brokeredValues(agentId).catch((error: unknown) => {
           log.error('Brokered secrets could not be read.', { agentId, sandboxId, error: String(error) });
@@ -82,8 +86,9 @@ export function createSecretBroker(options: SecretBrokerOptions): OpenSecretBrok
       // Without a state it was started without an authority, and would believe none by now.
       if (before || hasStarted) return {};
       const names = await secrets.brokeredNames(owner.agentId);
-      if (names.length === 0) return {};
-      const state: State = { seed: randomBytes(32).toString('base64'), secrets: names };
+      const earlierHosts = await secrets.earlierHosts(owner.agentId);
+      if (names.length === 0 && earlierHosts.length === 0) return {};
+      const state: State = { seed: randomBytes(32).toString('base64'), secrets: names, earlierHosts };
       await records.save(owner, Buffer.from(JSON.stringify(state)));
       const { authority, placeholders } = begin(owner, state);
       await writeFile(join(runDir, CA_FILE), authority.certificate, { mode: 0o644 });

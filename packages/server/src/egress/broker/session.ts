@@ -1,7 +1,7 @@
 import { EgressRefused, type EgressTarget } from '../../domain/egress-policy.ts';
 import { hostDomain, hostMatches } from '../../domain/hosts.ts';
 import { limits } from '../../domain/limits.ts';
-import type { BrokeredName, BrokeredSecret } from '../../domain/ports/secret-broker.ts';
+import type { BrokeredName, BrokeredSecret, BrokeredValues } from '../../domain/ports/secret-broker.ts';
 import type { RequestHead } from '../interceptor.ts';
 import { createAuthority, type Authority } from './authority.ts';
 import { freshReads } from './fresh-reads.ts';
@@ -14,8 +14,10 @@ export interface SessionOptions {
   seed: Buffer;
   /** What the sandbox was started with. */
   secrets: BrokeredName[];
-  /** The agent's brokered secrets as they are now. */
-  read: () => Promise<BrokeredSecret[]>;
+  /** Hosts that may tell what secrets were before. */
+  earlierHosts: string[];
+  /** The agent's brokered secrets as they are now, and what is still searched for. */
+  read: () => Promise<BrokeredValues>;
 }
 
 /** A request with the values in it, and what to take out of its answer. */
@@ -31,19 +33,21 @@ export class BrokerSession {
   readonly authority: Authority;
   readonly placeholders: Placeholders;
   readonly #secrets: Map<string, string[]>;
-  readonly #read: () => Promise<BrokeredSecret[]>;
+  readonly #earlierHosts: string[];
+  readonly #read: () => Promise<BrokeredValues>;
 
-  constructor({ seed, secrets, read }: SessionOptions) {
+  constructor({ seed, secrets, earlierHosts, read }: SessionOptions) {
     this.#secrets = new Map(secrets.map(({ key, hosts }) => [key, hosts]));
     this.placeholders = new Placeholders(seed, [...this.#secrets.keys()]);
-    const domains = secrets.flatMap(({ hosts }) => hosts.map(hostDomain));
+    this.#earlierHosts = earlierHosts;
+    const domains = [...secrets.flatMap(({ hosts }) => hosts), ...earlierHosts].map(hostDomain);
     this.authority = createAuthority({ seed, domains: [...new Set(domains)] });
     this.#read = freshReads(read);
   }
 
   /** By what the sandbox was started with: the authority that it trusts may sign for no other host. */
   takes(target: EgressTarget): boolean {
-    for (const hosts of this.#secrets.values()) {
+    for (const hosts of [...this.#secrets.values(), this.#earlierHosts]) {
       if (hosts.some((host) => hostMatches(host, target))) return true;
     }
     return false;
@@ -52,11 +56,12 @@ export class BrokerSession {
   /** Throws EgressRefused when a placeholder would go where its value may not. */
   async fill(target: EgressTarget, head: RequestHead): Promise<FilledRequest> {
     const found = findPlaceholders(this.placeholders, head);
-    const secrets = await this.#current();
+    const { secrets: current, earlier } = await this.#read();
+    const secrets = new Map(current.map((secret) => [secret.key, secret]));
     for (const key of [...found.inHeaders, ...found.elsewhere]) requireHost(key, secrets.get(key), target);
     return {
       headers: this.#headers(head, found, secrets),
-      scrubs: this.#scrubs(target, secrets),
+      scrubs: this.#scrubs(target, [...earlier, ...current]),
       left: [...found.elsewhere],
     };
   }
@@ -86,16 +91,11 @@ export class BrokerSession {
   }
 
   /** Of all values that the host may know, whoever sent them and whenever: it can tell them to any request. */
-  #scrubs(target: EgressTarget, secrets: Map<string, BrokeredSecret>): Scrub[] {
-    const values = [...secrets.values()]
+  #scrubs(target: EgressTarget, secrets: BrokeredSecret[]): Scrub[] {
+    const values = secrets
       .filter(({ hosts }) => hosts.some((entry) => hostMatches(entry, target)))
       .map(({ key, value }) => ({ value, placeholder: this.placeholders.textOf(key) }));
     return scrubsOf(values);
-  }
-
-  async #current(): Promise<Map<string, BrokeredSecret>> {
-    const secrets = await this.#read();
-    return new Map(secrets.map((secret) => [secret.key, secret]));
   }
 }
 
