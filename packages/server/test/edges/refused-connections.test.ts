@@ -99,6 +99,8 @@ test('a client that resets a refused connection disturbs nobody', async () => {
   for (const request of [twice(), `${terminal()}\r\n`, 'NONSENSE\r\n\r\n']) {
     const client = stubborn(request);
     await client.ended;
+    // One that nobody hears is an exception of the whole service.
+    assert.ok(connections.at(-1)!.listenerCount('error') > 0, `the error after ${request} is heard`);
     client.socket.resetAndDestroy();
     await closed('it');
   }
