@@ -4,21 +4,37 @@ import { join } from 'node:path';
 import type { Service } from './service.ts';
 
 /**
- * Looks for a text everywhere that a process in the sandbox can read. The needle is put together from two halves, so
- * that the program does not find itself; `self` proves that the search finds what is there. With `program` that shell
+ * Looks for a text everywhere that a process in the sandbox can read, as it is and within base64. The needle is put
+ * together from two halves, so that the program does not find itself. Two proofs that what is there is found: `self`
+ * stands in a file, and `control` in the memory of another process alone, which computes it. With `program` that shell
  * command is started first and searched while it lives; it says `ready`.
  */
 export const searcher = `
 const fs = require('node:fs');
 const path = require('node:path');
+const { createHash, randomUUID } = require('node:crypto');
+const { spawn } = require('node:child_process');
 const [half, rest, self, program] = process.argv.slice(2);
-const needles = { key: Buffer.from(half + rest), self: Buffer.from(self) };
-const found = { key: [], self: [] };
+const seed = randomUUID();
+const control = createHash('sha256').update(seed).digest('hex');
+// Of each place in a group of three only what does not depend on the bytes around.
+const inBase64 = (text) => [0, 1, 2].map((shift) => {
+  const encoded = Buffer.concat([Buffer.alloc(shift), Buffer.from(text)]).toString('base64').replace(/=+$/, '');
+  return Buffer.from(encoded.slice([0, 2, 3][shift], encoded.length - ((shift + text.length) % 3 === 0 ? 0 : 1)));
+});
+const needles = {
+  key: [Buffer.from(half + rest), ...inBase64(half + rest)],
+  self: [Buffer.from(self)],
+  control: [Buffer.from(control)],
+  controlBase64: inBase64(control),
+};
+const found = { key: [], self: [], control: [], controlBase64: [] };
+const failed = [];
 let looked = 0;
 let memories = 0;
 function look(name, bytes) {
   looked += 1;
-  for (const [kind, needle] of Object.entries(needles)) if (bytes.includes(needle)) found[kind].push(name);
+  for (const [kind, forms] of Object.entries(needles)) if (forms.some((form) => bytes.includes(form))) found[kind].push(name);
 }
 function tree(folder, depth) {
   let entries = [];
@@ -31,39 +47,63 @@ function tree(folder, depth) {
     } catch {}
   }
 }
+// Areas that every program may read; those of the kernel are none.
+function areasOf(pid) {
+  const areas = new Map();
+  let text = '';
+  try { text = fs.readFileSync('/proc/' + pid + '/maps', 'latin1'); } catch {}
+  for (const line of text.split('\\n')) {
+    const range = /^([0-9a-f]+)-([0-9a-f]+) r/.exec(line);
+    if (range && !/\\[v(var|syscall)/.test(line)) areas.set(parseInt(range[1], 16), parseInt(range[2], 16));
+  }
+  return areas;
+}
+function searchMemory(pid) {
+  const name = '/proc/' + pid + '/mem';
+  let mem;
+  try { mem = fs.openSync(name, 'r'); } catch { return; }
+  for (const [start, end] of areasOf(pid)) {
+    const bytes = Buffer.alloc(Math.min(end - start, 64e6));
+    try {
+      const read = fs.readSync(mem, bytes, 0, bytes.length, start);
+      look(name, bytes.subarray(0, read));
+      memories += 1;
+    } catch (error) {
+      // A program may have given the area back meanwhile.
+      if (areasOf(pid).get(start) === end) failed.push(name + ': ' + error.code);
+    }
+  }
+  fs.closeSync(mem);
+}
 function search() {
 for (const folder of ['/workspace', '/home', '/root', '/tmp', '/run', '/etc', '/var', '/opt', '/dev/shm']) tree(folder, 8);
 for (const pid of fs.readdirSync('/proc').filter((name) => /^[0-9]+$/.test(name))) {
   for (const part of ['environ', 'cmdline', 'status', 'mountinfo']) {
     try { look('/proc/' + pid + '/' + part, fs.readFileSync('/proc/' + pid + '/' + part)); } catch {}
   }
-  if (pid === String(process.pid)) continue;
   // The memory of every other process that may be read; our own holds the needle.
-  try {
-    const mem = fs.openSync('/proc/' + pid + '/mem', 'r');
-    for (const line of fs.readFileSync('/proc/' + pid + '/maps', 'latin1').split('\\n')) {
-      const range = /^([0-9a-f]+)-([0-9a-f]+) r/.exec(line);
-      if (!range) continue;
-      const start = parseInt(range[1], 16);
-      memories += 1;
-      const bytes = Buffer.alloc(Math.min(parseInt(range[2], 16) - start, 64e6));
-      try { const read = fs.readSync(mem, bytes, 0, bytes.length, start); look('/proc/' + pid + '/mem', bytes.subarray(0, read)); } catch {}
-    }
-  } catch {}
+  if (pid !== String(process.pid)) searchMemory(pid);
 }
-console.log(JSON.stringify({ looked, memories, key: found.key, self: found.self.length > 0 }));
+const { key, self, control, controlBase64 } = found;
+console.log(JSON.stringify({ looked, memories, failed, key, self: self.length > 0, control, controlBase64 }));
 }
-if (!program) search();
-else {
-  const child = require('node:child_process').spawn('sh', ['-c', program], { stdio: ['ignore', 'pipe', 'inherit'] });
+const holder = "const text = require('node:crypto').createHash('sha256').update(process.argv[1]).digest('hex');" +
+  "globalThis.held = [Buffer.from(text), Buffer.from('Basic ' + Buffer.from('user:' + text).toString('base64'))];" +
+  "console.log('ready'); setInterval(() => {}, 1000);";
+const ready = (child) => new Promise((resolve) => {
   let text = '';
   child.stdout.on('data', (chunk) => {
     text += chunk;
-    if (!text.includes('ready')) return;
-    search();
-    process.exit();
+    if (text.includes('ready')) resolve();
   });
-}
+});
+const options = { stdio: ['ignore', 'pipe', 'inherit'] };
+const held = spawn(process.execPath, ['-e', holder, seed], options);
+Promise.all([ready(held), program && ready(spawn('sh', ['-c', program], options))]).then(() => {
+  search();
+  held.kill('SIGKILL');
+  process.exit();
+});
 `;
 
 function everythingUnder(folder: string, visit: (path: string, bytes: Buffer) => void): void {
@@ -86,17 +126,29 @@ export function nowhere(service: Service, secret: string, texts: string[]): void
 export interface SearchReport {
   /** Files and areas of memory. */
   looked: number;
+  /** Areas of memory that were read. */
   memories: number;
+  /** Areas that are there and could not be read. */
+  failed: string[];
+  /** Where the secret is. */
   key: string[];
   self: boolean;
+  /** Where what only another process holds is, as it is and within base64. */
+  control: string[];
+  controlBase64: string[];
 }
 
-/** What the searcher found in the sandbox: itself, and nothing of the secret. */
+/** What the searcher found in the sandbox: what it had to, and nothing of the secret. */
 export function checkReport(content: string): SearchReport {
   const found = /\{\\*"looked.*?\}/.exec(content)?.[0];
   assert.ok(found, content);
   const report = JSON.parse(found.replaceAll('\\', '')) as SearchReport;
-  assert.deepEqual({ key: report.key, self: report.self }, { key: [], self: true });
+  const { key, self, failed, control, controlBase64 } = report;
+  assert.deepEqual({ key, self, failed }, { key: [], self: true, failed: [] });
+  for (const places of [control, controlBase64]) {
+    assert.notDeepEqual(places, [], 'what only the memory of another process holds was not found');
+    for (const place of places) assert.match(place, /^\/proc\/\d+\/mem$/);
+  }
   assert.ok(report.looked > 30, `looked at ${report.looked} places`);
   return report;
 }
