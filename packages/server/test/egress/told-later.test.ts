@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
+import { until } from '../support/until.ts';
 import { brokerWorld, type BrokerWorld } from '../support/broker-world.ts';
 
 const value = 'tok_first/0123456789+abcdef';
@@ -61,6 +62,44 @@ test('what a secret was before it was rotated, moved to other hosts or deleted i
   assert.equal(await told(old), token);
   const sent = await world.fetch('/', { headers: { authorization: `Bearer ${token}` } });
   assert.equal(sent.status, 403);
+});
+
+test('an answer under way is searched for a value that is set and sent to its host meanwhile, whether a body or a WebSocket', async () => {
+  const late = 'tok_late_0123456789+abcdef';
+  const tellers: ((text: string) => void)[] = [];
+  const texts = ['', ''];
+  world.world.answer = (_message, response) => {
+    response.write('begun ');
+    tellers[0] = (text) => void response.end(`<${text}>`);
+  };
+  const body = world.tls();
+  body.on('data', (chunk: Buffer) => (texts[0] += chunk.toString()));
+  body.write('GET / HTTP/1.1\r\nHost: api.example.com\r\n\r\n');
+  world.server.once('upgrade', (_message, socket) => {
+    socket.write(
+      'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nbegun ',
+    );
+    tellers[1] = (text) => void socket.end(`<${text}>`);
+  });
+  const webSocket = world.tls();
+  webSocket.on('data', (chunk: Buffer) => (texts[1] += chunk.toString()));
+  const upgrade = 'Connection: Upgrade\r\nUpgrade: WebSocket';
+  webSocket.write(`GET /ws HTTP/1.1\r\nHost: api.example.com\r\n${upgrade}\r\n\r\n`);
+  await until('both have begun', () => texts.every((text) => text.includes('begun ')));
+
+  const token = world.placeholder('TOKEN');
+  world.world.secrets = [secret('TOKEN', late)];
+  const [tellBody, tellWebSocket] = tellers;
+  world.world.answer = (_message, response) => void response.end();
+  await world.fetch('/', { headers: { authorization: `Bearer ${token}` } });
+  assert.equal(world.seen.at(-1)!.headers.authorization, `Bearer ${late}`);
+  tellBody!(late);
+  tellWebSocket!(late);
+  await until('both have told', () => texts.every((text) => text.includes('>')));
+  assert.ok(texts[0]!.includes(`<${token}>`), texts[0]);
+  assert.ok(texts[1]!.endsWith(`<${token.slice(0, late.length)}>`), texts[1]);
+  body.destroy();
+  webSocket.destroy();
 });
 
 test('an answer that could not be searched is not asked for, whether or not a value was sent', async () => {

@@ -86,13 +86,17 @@ export async function exchangeUpgrade(
       if (rest.length > 0) socket.write(rest);
       socket.once('close', () => link.destroy());
       client.pipe(socket);
-      if (scrubs.length === 0) socket.pipe(client);
-      else socket.pipe(new ScrubStream(scrubs, true)).pipe(client);
+      if (scrubs.length === 0) return void socket.pipe(client);
+      const search = new ScrubStream(scrubs, true);
+      link.session.watch(link.target, search);
+      socket.once('close', () => search.destroy());
+      socket.pipe(search).pipe(client);
     });
     outgoing.on('response', (incoming) => {
       try {
         const { status, statusText, headers, filters } = cleanAnswer(plain.head.method, incoming, scrubs);
         writeHead(client, status, statusText, [...headers, ['Connection', 'close']]);
+        watch(link, filters);
         pipeline([incoming, ...filters, client], () => link.destroy());
       } catch (error) {
         refuse(error);
@@ -136,9 +140,14 @@ function answer(
   const { status, statusText, headers, filters } = cleanAnswer(plain.head.method, incoming, scrubs);
   if (response.headersSent || response.destroyed) return void incoming.destroy();
   response.writeHead(status, statusText, headers.flat());
+  watch(link, filters);
   pipeline([incoming, ...filters, response], (error) => {
     if (error) link.destroy();
   });
+}
+
+function watch(link: TunnelLink, filters: Transform[]): void {
+  for (const filter of filters) if (filter instanceof ScrubStream) link.session.watch(link.target, filter);
 }
 
 function failed(

@@ -75,7 +75,7 @@ export function scrubText(scrubs: readonly Scrub[], text: string): string {
  * a slow stream are not delayed. `keepsLength`: what stands instead is cut or filled up, for protocols that count bytes.
  */
 export class ScrubStream extends Transform {
-  readonly #scrubs: readonly Scrub[];
+  #scrubs: readonly Scrub[];
   readonly #keepsLength: boolean;
   #held: Buffer = Buffer.alloc(0);
 
@@ -83,6 +83,11 @@ export class ScrubStream extends Transform {
     super();
     this.#scrubs = scrubs;
     this.#keepsLength = keepsLength;
+  }
+
+  /** From the next piece on. */
+  searchFor(scrubs: readonly Scrub[]): void {
+    this.#scrubs = scrubs;
   }
 
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {

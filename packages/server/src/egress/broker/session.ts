@@ -7,7 +7,7 @@ import { createAuthority, type Authority } from './authority.ts';
 import { freshReads } from './fresh-reads.ts';
 import { Placeholders } from './placeholders.ts';
 import { fillHeaders, findPlaceholders, type FoundPlaceholders } from './request-secrets.ts';
-import { scrubsOf, type Scrub } from './scrub.ts';
+import { scrubsOf, type Scrub, type ScrubStream } from './scrub.ts';
 
 export interface SessionOptions {
   /** 32 random bytes of this start. */
@@ -35,6 +35,8 @@ export class BrokerSession {
   readonly #secrets: Map<string, string[]>;
   readonly #earlierHosts: string[];
   readonly #read: () => Promise<BrokeredValues>;
+  /** Answers under way, by host and port. */
+  readonly #answers = new Map<string, Set<ScrubStream>>();
 
   constructor({ seed, secrets, earlierHosts, read }: SessionOptions) {
     this.#secrets = new Map(secrets.map(({ key, hosts }) => [key, hosts]));
@@ -59,11 +61,21 @@ export class BrokerSession {
     const { secrets: current, earlier } = await this.#read();
     const secrets = new Map(current.map((secret) => [secret.key, secret]));
     for (const key of [...found.inHeaders, ...found.elsewhere]) requireHost(key, secrets.get(key), target);
-    return {
-      headers: this.#headers(head, found, secrets),
-      scrubs: this.#scrubs(target, [...earlier, ...current]),
-      left: [...found.elsewhere],
-    };
+    const headers = this.#headers(head, found, secrets);
+    const scrubs = this.#scrubs(target, [...earlier, ...current]);
+    for (const answer of this.#answers.get(nameOf(target)) ?? []) answer.searchFor(scrubs);
+    return { headers, scrubs, left: [...found.elsewhere] };
+  }
+
+  /** What is set while an answer goes on, and then sent to its host, may come back with it. */
+  watch(target: EgressTarget, answer: ScrubStream): void {
+    const name = nameOf(target);
+    const others = this.#answers.get(name) ?? new Set();
+    this.#answers.set(name, others.add(answer));
+    answer.once('close', () => {
+      others.delete(answer);
+      if (others.size === 0 && this.#answers.get(name) === others) this.#answers.delete(name);
+    });
   }
 
   /** The secrets among `keys` that are not for this target, by what is known without a read. */
@@ -98,6 +110,8 @@ export class BrokerSession {
     return scrubsOf(values);
   }
 }
+
+const nameOf = ({ host, port }: EgressTarget): string => `${host}:${port}`;
 
 function requireHost(key: string, secret: BrokeredSecret | undefined, target: EgressTarget): void {
   if (secret?.hosts.some((entry) => hostMatches(entry, target))) return;
