@@ -20,7 +20,7 @@ import type {
 /** What a streamed command tells. `data` is in the encoding that was asked for. */
 export type ExecEvent =
   | { type: 'stdout' | 'stderr'; data: string }
-  | { type: 'exit'; exitCode: number | null; signal: string | null; timedOut: boolean; durationMs: number };
+  | ({ type: 'exit' } & Pick<ExecAnswer, 'exitCode' | 'signal' | 'timedOut' | 'sandboxEnd' | 'durationMs'>);
 
 export interface LogLine {
   /** Pass it as `after` to go on from here. */

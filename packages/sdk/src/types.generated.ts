@@ -462,6 +462,13 @@ export interface ExecAnswer {
   signal: string | null;
   /** It was killed since it took longer than `timeoutMs`. */
   timedOut: boolean;
+  /** Why the sandbox ended with the command; null when it did not. */
+  sandboxEnd: {
+    /** Out of memory, out of disk, or ended for another reason. */
+    code: "sandbox_oom" | "sandbox_disk_full" | "sandbox_ended";
+    /** A sentence that says why. */
+    error: string;
+  } | null;
   durationMs: number;
   stdout: string;
   stderr: string;

@@ -71,6 +71,7 @@ const exec: Command = {
       else if (event.type === 'stdout') context.out(Buffer.from(event.data, 'base64'));
       else process.stderr.write(Buffer.from(event.data, 'base64'));
       if (event.type === 'exit' && event.timedOut) context.note('berth: it took too long and was killed\n');
+      if (event.type === 'exit' && event.sandboxEnd) context.note(`berth: ${event.sandboxEnd.error}\n`);
     }
     return code;
   },

@@ -1,5 +1,9 @@
 import { DomainError } from '../domain/errors.ts';
-import { SandboxControlError } from '../domain/ports/sandbox-control.ts';
+import {
+  SandboxControlError,
+  type SandboxEnd,
+  type SandboxProcess,
+} from '../domain/ports/sandbox-control.ts';
 import { within } from '../domain/time-limit.ts';
 import type { HostedSandbox, SandboxHost } from '../services/sandbox-host.ts';
 import type { KeptSandbox } from './kept-sandbox.ts';
@@ -147,7 +151,8 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
     async control(agentId) {
       const kept = await started(agentId);
       return {
-        exec: (command) => inLiving(kept, ({ link }) => link.control.exec(command)),
+        exec: (command) =>
+          inLiving(kept, async (living) => withReason(living, await living.link.control.exec(command))),
         connect: (target) => inLiving(kept, ({ link }) => link.control.connect(target)),
       };
     },
@@ -184,6 +189,30 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
       }
     },
   };
+}
+
+/** Its end says why the sandbox ended, where it ended with that. */
+function withReason(kept: KeptSandbox, process: SandboxProcess): SandboxProcess {
+  const { stdin, stdout, stderr } = process;
+  const exited = process.exited.then(async (exit) => {
+    if (exit.code !== null || exit.signal !== null) return exit;
+    const sandboxEnd = await endOf(kept);
+    return sandboxEnd ? { ...exit, sandboxEnd } : exit;
+  });
+  return {
+    ...{ stdin, stdout, stderr, exited },
+    resize: (columns, rows) => process.resize(columns, rows),
+    kill: (signal) => process.kill(signal),
+  };
+}
+
+/** Null when it has not ended: only its channel has. */
+async function endOf(kept: KeptSandbox): Promise<SandboxEnd | null> {
+  const exit = await within(SEEN_MS, kept.exited, () => null);
+  if (exit === null) return null;
+  if (exit.reason === 'oom') return { code: 'sandbox_oom', error: 'The sandbox ran out of memory.' };
+  if (exit.reason === 'disk_full') return { code: 'sandbox_disk_full', error: "The agent's disk is full." };
+  return { code: 'sandbox_ended', error: kept.endedBy ?? 'The sandbox has ended by itself.' };
 }
 
 /** Runs on afterwards, unless it was frozen before. */

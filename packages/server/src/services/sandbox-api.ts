@@ -3,6 +3,7 @@ import type { Principal } from '../domain/nouns.ts';
 import type { Page, PageQuery } from '../domain/paging.ts';
 import type { OpenVolumeFile, VolumeEntry, VolumePath } from '../domain/ports/volume.ts';
 import type { Preconditions } from '../domain/preconditions.ts';
+import type { SandboxEnd } from '../domain/ports/sandbox-control.ts';
 import type { SandboxLogLine } from './sandbox-host.ts';
 
 /** The part of `Services` (api.ts) that is about sandboxes, their files, terminals and snapshots. */
@@ -95,6 +96,8 @@ export interface ExecEnd {
   exitCode: number | null;
   signal: string | null;
   timedOut: boolean;
+  /** Why the sandbox ended with it; null when it did not, or nobody knows. */
+  sandboxEnd: SandboxEnd | null;
   durationMs: number;
 }
 

@@ -111,11 +111,11 @@ async function supervise(
   try {
     // A launcher that a process of the agent has stopped tells of no end; the sandbox ends for that, later.
     const exit = await Promise.race([process.exited, silent.promise]);
-    if (exit === null) return { exitCode: null, signal: 'SIGKILL', timedOut };
+    if (exit === null) return { exitCode: null, signal: 'SIGKILL', timedOut, sandboxEnd: null };
     const isCut = timedOut || signal.aborted;
     // A client may take its time to read; nobody waits for what a killed command has left behind.
     await (isCut ? Promise.race([read, delay(killedMs, null, { ref: false })]) : read);
-    return { exitCode: exit.code, signal: exit.signal, timedOut };
+    return { exitCode: exit.code, signal: exit.signal, timedOut, sandboxEnd: exit.sandboxEnd ?? null };
   } finally {
     clearTimeout(timer);
     clearInterval(look);

@@ -19,6 +19,7 @@ after(() => world.close());
 
 interface Ended {
   exitCode: number | null;
+  sandboxEnd: { code: string; error: string } | null;
   signal: string | null;
   timedOut: boolean;
   stdout: string;
@@ -66,6 +67,21 @@ test('a command that takes too long is killed, and the answer says so', async (t
     [ended.timedOut, ended.signal, ended.exitCode, ended.stdout],
     [true, 'SIGKILL', null, 'begun\n'],
   );
+});
+
+test('the answer to a command that ended with its sandbox says why that ended', async (t) => {
+  const control = hostControl(world.volumesDir);
+  const sandboxEnd = { code: 'sandbox_oom' as const, error: 'The sandbox ran out of memory.' };
+  const ended = async () => ({ code: null, signal: null, sandboxEnd });
+  world.sandboxHost.setControl({
+    ...control,
+    exec: async (command) => ({ ...(await control.exec(command)), exited: ended() }),
+  });
+  t.after(() => world.sandboxHost.setControl(control));
+  const { exitCode, signal, sandboxEnd: told } = await sh('true');
+  assert.deepEqual([exitCode, signal, told], [null, null, sandboxEnd]);
+  world.sandboxHost.setControl(control);
+  assert.equal((await sh('true')).sandboxEnd, null);
 });
 
 test('a command of whose end nothing is told is answered all the same, with what it said', async (t) => {

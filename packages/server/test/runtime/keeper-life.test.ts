@@ -222,6 +222,29 @@ test('a message for a newer deployment waits for the end of a command in the old
   assert.equal(replica.driver.started.length, 2);
 });
 
+test('a command that ends with its sandbox tells what that ended for', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { runtime, driver } = await world.replica();
+  const ends = [
+    [{ reason: 'oom', code: null, signal: 'SIGKILL' }, 'sandbox_oom', 'The sandbox ran out of memory.'],
+    [
+      { reason: 'disk_full', code: null, signal: 'SIGKILL' },
+      'sandbox_disk_full',
+      "The agent's disk is full.",
+    ],
+    [{ reason: 'exit', code: 1, signal: null }, 'sandbox_ended', 'The sandbox has ended by itself.'],
+    [null, 'sandbox_ended', 'It was killed.'],
+  ] as const;
+  for (const [exit, code, error] of ends) {
+    const control = await runtime.host.control(world.agentId);
+    const command = await control.exec({ command: ['sleep', '60'] });
+    if (exit) driver.started.at(-1)!.end(exit);
+    else await runtime.host.kill(world.agentId);
+    assert.deepEqual(await command.exited, { code: null, signal: null, sandboxEnd: { code, error } });
+  }
+});
+
 test('a shell that was left open does not keep an agent from answering on its newer deployment', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());

@@ -147,6 +147,8 @@ export function fakeLinks(script: Script): OpenHarnessLink {
           const streams = { stdin: new PassThrough(), stdout: new PassThrough(), stderr: new PassThrough() };
           const { promise: exited, resolve } = Promise.withResolvers<SandboxProcessExit>();
           commands.add(streams);
+          // As when its channel ends with the sandbox.
+          void sandbox?.exited.then(() => resolve({ code: null, signal: null }));
           const kill = () => {
             commands.delete(streams);
             resolve({ code: null, signal: 'SIGKILL' });

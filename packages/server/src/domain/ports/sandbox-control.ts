@@ -15,6 +15,16 @@ export interface SandboxProcessExit {
   /** Null when a signal ended it, and when its end is not known: then both are null. */
   code: number | null;
   signal: string | null;
+  /** Why its sandbox ended, when its end is not known since that has. */
+  sandboxEnd?: SandboxEnd;
+}
+
+export const sandboxEndCodes = ['sandbox_oom', 'sandbox_disk_full', 'sandbox_ended'] as const;
+
+export interface SandboxEnd {
+  code: (typeof sandboxEndCodes)[number];
+  /** A sentence for people. */
+  error: string;
 }
 
 /**

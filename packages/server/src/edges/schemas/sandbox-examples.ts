@@ -43,6 +43,7 @@ export const execAnswer = {
   exitCode: 0,
   signal: null,
   timedOut: false,
+  sandboxEnd: null,
   durationMs: 12,
   stdout: '9fceb02 Add the summary\n',
   stderr: '',
@@ -52,7 +53,7 @@ export const execAnswer = {
 
 export const execStream = [
   'event: stdout\ndata: {"data":"9fceb02 Add the summary\\n","encoding":"utf-8"}',
-  'event: exit\ndata: {"exitCode":0,"signal":null,"timedOut":false,"durationMs":12}',
+  'event: exit\ndata: {"exitCode":0,"signal":null,"timedOut":false,"sandboxEnd":null,"durationMs":12}',
   '',
 ].join('\n\n');
 

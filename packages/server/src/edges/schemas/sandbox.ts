@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { limits } from '../../domain/limits.ts';
+import { sandboxEndCodes } from '../../domain/ports/sandbox-control.ts';
 import { model, money, nextCursor, pageFields, text, time, uuid } from './basics.ts';
 
 export const Sandbox = model(
@@ -76,6 +77,13 @@ export const ExecAnswer = model(
     exitCode: z.int().nullable().describe('Null when a signal ended it, or the sandbox ended.'),
     signal: z.string().nullable().describe('The signal that ended it.'),
     timedOut: z.boolean().describe('It was killed since it took longer than `timeoutMs`.'),
+    sandboxEnd: z
+      .object({
+        code: z.enum(sandboxEndCodes).describe('Out of memory, out of disk, or ended for another reason.'),
+        error: z.string().describe('A sentence that says why.'),
+      })
+      .nullable()
+      .describe('Why the sandbox ended with the command; null when it did not.'),
     durationMs: z.int(),
     stdout: z.string(),
     stderr: z.string(),
