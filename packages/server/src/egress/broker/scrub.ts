@@ -1,5 +1,9 @@
 import { Transform, type TransformCallback } from 'node:stream';
 import { Needle } from './needle.ts';
+import { Needles } from './needles.ts';
+
+/** From which size on a look for all at once is cheaper than one for each. */
+const LARGE_BYTES = 4096;
 
 /** One form in which a value may come back, and what stands there instead. */
 export interface Scrub {
@@ -78,6 +82,8 @@ export class ScrubStream extends Transform {
   #scrubs: readonly Scrub[];
   readonly #keepsLength: boolean;
   #held: Buffer = Buffer.alloc(0);
+  /** Made for the first large piece. */
+  #needles: Needles | null = null;
 
   constructor(scrubs: readonly Scrub[], keepsLength = false) {
     super();
@@ -88,11 +94,12 @@ export class ScrubStream extends Transform {
   /** From the next piece on. */
   searchFor(scrubs: readonly Scrub[]): void {
     this.#scrubs = scrubs;
+    this.#needles = null;
   }
 
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
     let bytes = this.#held.length > 0 ? Buffer.concat([this.#held, chunk]) : chunk;
-    for (const scrub of this.#scrubs) bytes = this.#replaced(bytes, scrub);
+    if (this.#mayHoldAny(bytes)) for (const scrub of this.#scrubs) bytes = this.#replaced(bytes, scrub);
     const held = this.#scrubs.reduce((most, { needle }) => Math.max(most, needle.overlapWith(bytes)), 0);
     this.#held = bytes.subarray(bytes.length - held);
     if (bytes.length > held) this.push(bytes.subarray(0, bytes.length - held));
@@ -102,6 +109,12 @@ export class ScrubStream extends Transform {
   override _flush(done: TransformCallback): void {
     if (this.#held.length > 0) this.push(this.#held);
     done();
+  }
+
+  #mayHoldAny(bytes: Buffer): boolean {
+    if (bytes.length < LARGE_BYTES) return true;
+    this.#needles ??= new Needles(this.#scrubs.map(({ needle }) => needle));
+    return this.#needles.mayBeIn(bytes);
   }
 
   #replaced(bytes: Buffer, { needle, instead }: Scrub): Buffer {
