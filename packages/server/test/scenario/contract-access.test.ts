@@ -209,6 +209,7 @@ async function state(world: World): Promise<string> {
   const tables = [
     'agents',
     'secrets',
+    'earlier_secret_values',
     'deployments',
     'conversations',
     'runs',
