@@ -135,6 +135,7 @@ class Link implements HarnessLink {
   }
 
   #open(sandbox: RunningSandbox, onHello: (notes: Notes) => void) {
+    this.#endpoint.commands.sandbox = sandbox;
     const stderr = new StderrTail((note) => this.#log.info('launcher', { note }));
     const lastNotes = async () => {
       if (sandbox.logFile !== null) {

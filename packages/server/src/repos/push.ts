@@ -4,7 +4,8 @@ import type { Log } from '../domain/log.ts';
 import type { DeployPushed } from '../domain/ports/repos.ts';
 import { endGit, endOfGit, spawnGit } from './git-process.ts';
 import { clearMarker, setMarker } from './push-marker.ts';
-import { readCommands, refuseRef, zeroId, type PushCommands, type RefCommand } from './push-report.ts';
+import { readCommands, refuseRef, zeroId } from './push-report.ts';
+import type { PushCommands, PushReport, RefCommand } from './push-report.ts';
 import { PushResponse } from './push-response.ts';
 import { shortName } from './ref-names.ts';
 import { removeQuarantines } from './quarantine.ts';
@@ -132,12 +133,7 @@ async function settle(
   branchRef: string,
 ): Promise<void> {
   const report = answer.report();
-  for (const { ref } of push.commands) {
-    // Git's own words for a ref that somebody else has moved since: it could not lock it at what it was.
-    if (report?.refs.get(ref)?.lines[0] !== `ng ${ref} failed to update ref`) continue;
-    refuseRef(report, ref, 'fetch first');
-    answer.progress(`${ref} was pushed to meanwhile: fetch first, then push again.`);
-  }
+  if (report) await tellMoved(context.store, agentId, push, report, answer);
   const stored = push.commands.filter((command) => report?.refs.get(command.ref)?.ok);
   if (!target || !(await moved(context.store, agentId, target, report?.refs.get(target.ref)?.ok))) {
     if (stored.some((command) => command.newId !== zeroId)) hint(answer, branchRef);
@@ -154,6 +150,23 @@ async function settle(
     answer.progress('The branch was taken back; the agent stays on its earlier deployment.');
   }
   answer.end(report);
+}
+
+/** Git says of a branch that somebody else has moved meanwhile only that it could not be updated, as of all else that fails. */
+async function tellMoved(
+  store: RepoStore,
+  agentId: string,
+  push: PushCommands,
+  report: PushReport,
+  answer: PushResponse,
+): Promise<void> {
+  for (const { ref, oldId } of push.commands) {
+    if (report.refs.get(ref)?.lines[0] !== `ng ${ref} failed to update ref`) continue;
+    const isBranch = ref.startsWith('refs/heads/');
+    if (!isBranch || ((await store.commitOf(agentId, ref)) ?? zeroId) === oldId) continue;
+    refuseRef(report, ref, 'fetch first');
+    answer.progress(`${ref} was pushed to meanwhile: fetch first, then push again.`);
+  }
 }
 
 /** Clients may ask for no report, and a killed git writes none: then the ref itself says what happened. */

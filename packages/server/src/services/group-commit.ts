@@ -12,7 +12,7 @@ export interface GroupCommitOptions<T> {
   largeBytes: number;
   /** A batch of large ones; whoever comes next waits for no more than that. */
   maxLargeBatchBytes: number;
-  /** Of large ones that wait for one owner: beyond it only more of its own are refused. */
+  /** Of large ones that wait for one owner: beyond it only more of its own are refused, beyond twice that reserved ones too. */
   maxLargeWaitingBytes: number;
   ownerOf(item: T): string;
   maxWaiting: number;
@@ -38,24 +38,22 @@ interface Lane<T> {
   next(queue: Waiting<T>[]): number;
 }
 
-/** Reserved ones first, then the owners in turns: that whose turn was the longest ago, and its oldest. */
+/** The owners in turns: that whose turn was the longest ago, and of it what is reserved first, then the oldest. */
 function inTurns<T>(): Lane<T>['next'] {
-  const turns = new Map<string, number>();
+  let turns = new Map<string, number>();
   let clock = 0;
+  const turnOf = ({ owner }: Waiting<T>) => turns.get(owner) ?? 0;
+  const goesBefore = (one: Waiting<T>, other: Waiting<T>) =>
+    one.owner === other.owner ? one.isReserved && !other.isReserved : turnOf(one) < turnOf(other);
   return (queue) => {
     let best = 0;
-    for (const [at, one] of queue.entries()) {
-      const chosen = queue[best]!;
-      if (one.isReserved !== chosen.isReserved ? one.isReserved : turnOf(one) < turnOf(chosen)) best = at;
-    }
-    if (queue.length === 1) turns.clear();
+    for (const [at, one] of queue.entries()) if (goesBefore(one, queue[best]!)) best = at;
+    // Of owners that have nothing here any more nothing is kept for long.
+    if (turns.size > 2 * queue.length + 10)
+      turns = new Map(queue.map((one) => [one.owner, turnOf(one)] as const));
     turns.set(queue[best]!.owner, ++clock);
     return best;
   };
-
-  function turnOf({ owner }: Waiting<T>): number {
-    return turns.get(owner) ?? 0;
-  }
 }
 
 /**
@@ -144,7 +142,7 @@ export function createGroupCommit<T>(options: GroupCommitOptions<T>) {
       const owner = options.ownerOf(items[0]!);
       const isLarge = bytes > options.largeBytes;
       const isFull = waiting >= options.maxWaiting * room || waitingBytes >= options.maxWaitingBytes * room;
-      if (isFull || (isLarge && largeBytesOf(owner) >= options.maxLargeWaitingBytes)) {
+      if (isFull || (isLarge && largeBytesOf(owner) >= options.maxLargeWaitingBytes * (isReserved ? 2 : 1))) {
         throw new DomainError('unavailable', 'Too much comes in at once; send it again.', {
           retryAfterSeconds: 5,
         });

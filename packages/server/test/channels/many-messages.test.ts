@@ -79,6 +79,17 @@ test('each of several messages is read from its own part as it is read from the 
   }
 });
 
+test('an event that was stored with the whole delivery is found at its place, whatever else the delivery tells of', () => {
+  const account = { field: 'account_update', value: { event: 'VERIFIED_ACCOUNT' } };
+  const message = { field: 'messages', value: value({ messages: [said('1')] }) };
+  const delivery = signed(whatsappFixture, json({ entry: [{ changes: [account, message] }] }));
+  const { events } = kindOf(whatsappFixture).parse(delivery, setupOf(whatsappFixture));
+  assert.deepEqual(
+    events.map(({ kind }) => kind),
+    ['whatsapp.message', 'whatsapp.account_update'],
+  );
+});
+
 test('a delivery of as many messages as one can hold is kept once, and each of them is settled', async () => {
   const channelId = await channel();
   const messages = Array.from({ length: limits.inboundEventsPerDelivery - 1 }, (_, index) =>

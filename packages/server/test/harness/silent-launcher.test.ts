@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test, type TestContext } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { commit, markDeployed } from '../support/harness-fixture.ts';
 import { launchEnv, makePlaces, startLinked } from '../support/local-harness.ts';
 import { servicePort } from '../support/service-port.ts';
@@ -38,6 +39,22 @@ test('a launcher that was stopped loses its sandbox when it does not end a comma
   command.stdout.destroy();
   assert.deepEqual(await command.exited, { code: null, signal: null });
   assert.equal((await sandbox.exited).reason, 'killed');
+});
+
+test('a sandbox that is frozen for as long as it takes keeps its launcher and what runs in it', async (t) => {
+  const { control, sandbox, signal } = await open(t, 600);
+  const command = await control.exec({ command: ['sleep', '600'] });
+  Object.assign(sandbox, { isFrozen: true });
+  signal('SIGSTOP');
+  command.kill('SIGKILL');
+  command.stdout.destroy();
+  // Longer than a launcher may leave something unanswered.
+  await delay(1_500);
+  Object.assign(sandbox, { isFrozen: false });
+  signal('SIGCONT');
+  assert.deepEqual(await command.exited, { code: null, signal: 'SIGKILL' });
+  const after = await control.exec({ command: ['true'] });
+  assert.deepEqual(await after.exited, { code: 0, signal: null });
 });
 
 test('a command may say nothing for as long as it likes, and a server may take its time to listen', async (t) => {

@@ -117,6 +117,16 @@ test('of pushes at the same moment one wins and the others are told to fetch fir
   assert.equal((await world.stores.deployments.activeOf(agent.id))?.commit, head);
 });
 
+test('a branch that can not be made for another reason is not told to be fetched', async () => {
+  const agent = await world.newAgent();
+  const tree = await world.workTree({ 'AGENTS.md': 'x\n' });
+  assert.equal((await world.git(['push', world.url(agent.id), 'main'], { cwd: tree })).code, 0);
+  const refused = await world.git(['push', world.url(agent.id), 'main:main/sub'], { cwd: tree });
+  assert.notEqual(refused.code, 0);
+  assert.match(refused.stderr, /failed to update ref/);
+  assert.doesNotMatch(refused.stderr, /fetch first/);
+});
+
 test('deleting the branch that deploys is refused, deleting another one works', async () => {
   const agent = await world.newAgent();
   const tree = await world.workTree({ 'AGENTS.md': 'x\n' });

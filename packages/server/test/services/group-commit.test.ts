@@ -134,7 +134,7 @@ function largeOnes(options: { maxLargeWaitingBytes?: number } = {}) {
   return { commit, written, go: gate.resolve };
 }
 
-test('large ones of several owners are written in turns, reserved ones before all others', async () => {
+test('large ones of several owners are written in turns, of each the reserved ones first', async () => {
   const { commit, written, go } = largeOnes();
   const first = commit.add(['a0'], false);
   await new Promise((resolve) => setImmediate(resolve));
@@ -142,7 +142,7 @@ test('large ones of several owners are written in turns, reserved ones before al
   given.push(commit.add(['a4'], true));
   go();
   await Promise.all([first, ...given]);
-  assert.deepEqual(written, ['a0', 'a4', 'b1', 'c1', 'a1', 'b2', 'a2', 'a3']);
+  assert.deepEqual(written, ['a0', 'b1', 'c1', 'a4', 'b2', 'a1', 'a2', 'a3']);
 });
 
 test('an owner of which much that is large waits is refused more of it, and no other is', async () => {
@@ -151,9 +151,11 @@ test('an owner of which much that is large waits is refused more of it, and no o
   await new Promise((resolve) => setImmediate(resolve));
   const given = ['a1', 'a2'].map((item) => commit.add([item], false));
   assert.throws(() => commit.add(['a3'], false), { code: 'unavailable', retryAfterSeconds: 5 });
+  given.push(commit.add(['a4'], true), commit.add(['a5'], true));
+  assert.throws(() => commit.add(['a6'], true), { code: 'unavailable', retryAfterSeconds: 5 });
   given.push(commit.add(['b1'], false));
   go();
   await Promise.all([first, ...given]);
-  assert.deepEqual(written, ['a0', 'b1', 'a1', 'a2']);
+  assert.deepEqual(written, ['a0', 'b1', 'a4', 'a5', 'a1', 'a2']);
   assert.equal(commit.waiting, 0);
 });

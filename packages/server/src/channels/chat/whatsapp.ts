@@ -76,10 +76,10 @@ export const whatsapp: ChannelKind = {
       const most = `${limits.inboundEventsPerDelivery} messages, statuses and other changes`;
       throw invalid('entry', `holds more than ${most}.`);
     }
-    const found = changes.flatMap(({ entry, change, value }) => {
-      const said = readChange(value, setup);
-      return said.length > 0 ? said : [otherChange(entry, change)];
-    });
+    // Messages and statuses first, since events that were stored before name their place among them.
+    const said = changes.map(({ value }) => readChange(value, setup));
+    const others = changes.filter((_, place) => said[place]!.length === 0);
+    const found = [...said.flat(), ...others.map(({ entry, change }) => otherChange(entry, change))];
     return { answer: emptyAnswer, events: found.length > 0 ? found : [nothing(request)] };
   },
   reply: replySteps,

@@ -36,6 +36,7 @@ export class Commands implements SandboxControl {
   /** How often each was looked at while its answer was owed. */
   #owed = new Map<Command, number>();
   #watch: NodeJS.Timeout | null = null;
+  #isFrozen: () => boolean = () => false;
   #lastId = 0;
   #isReady = false;
 
@@ -51,6 +52,11 @@ export class Commands implements SandboxControl {
 
   get connections(): number {
     return this.#connections.size;
+  }
+
+  /** The sandbox: in one that is frozen nobody can answer. */
+  set sandbox(sandbox: { readonly isFrozen: boolean }) {
+    this.#isFrozen = () => sandbox.isFrozen;
   }
 
   /** The channel is open: before it nothing can be started. */
@@ -104,7 +110,7 @@ export class Commands implements SandboxControl {
   }
 
   #look(): void {
-    const owed = [...this.#open.values()].filter((process) => process.isOwed);
+    const owed = this.#isFrozen() ? [] : [...this.#open.values()].filter((process) => process.isOwed);
     this.#owed = new Map(owed.map((process) => [process, (this.#owed.get(process) ?? 0) + 1]));
     if (this.#open.size === 0 && this.#watch) {
       clearInterval(this.#watch);
