@@ -19,7 +19,7 @@ test('however a body is cut into pieces, what comes out is the whole with every 
     const value = letters(8 + next(60));
     let body = '';
     for (let part = 0; part < 20; part += 1) body += next(3) === 0 ? value : letters(next(40));
-    const stream = new ScrubStream(scrubsOf([{ value: Buffer.from(value), placeholder }]));
+    const stream = new ScrubStream({ scrubs: scrubsOf([{ value: Buffer.from(value), placeholder }]) });
     const whole = buffer(stream);
     for (let at = 0; at < body.length;) {
       const size = 1 + next(50);
@@ -76,7 +76,7 @@ test('one look for many needles misses none, and tells a text apart that holds n
 
 test('a large piece is searched like small ones', async () => {
   const value = 'tok_0123456789+abcdef';
-  const stream = new ScrubStream(scrubsOf([{ value: Buffer.from(value), placeholder }]));
+  const stream = new ScrubStream({ scrubs: scrubsOf([{ value: Buffer.from(value), placeholder }]) });
   const whole = buffer(stream);
   const padding = 'x'.repeat(100_000);
   for (const piece of [padding, `${padding}${value}${padding}${value.slice(0, 9)}`, value.slice(9) + padding])

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
+import type { Writable } from 'node:stream';
 import { after, before, beforeEach, test } from 'node:test';
 import { until } from '../support/until.ts';
 import { brokerWorld, type BrokerWorld } from '../support/broker-world.ts';
 
 const value = 'tok_first/0123456789+abcdef';
+const late = 'tok_late_0123456789+abcdef';
 const hosts = ['api.example.com'];
 const secret = (key: string, text: string) => ({ key, hosts, value: Buffer.from(text) });
 const secrets = [
@@ -65,7 +67,6 @@ test('what a secret was before it was rotated, moved to other hosts or deleted i
 });
 
 test('an answer under way is searched for a value that is set and sent to its host meanwhile, whether a body or a WebSocket', async () => {
-  const late = 'tok_late_0123456789+abcdef';
   const tellers: ((text: string) => void)[] = [];
   const texts = ['', ''];
   world.world.answer = (_message, response) => {
@@ -100,6 +101,60 @@ test('an answer under way is searched for a value that is set and sent to its ho
   assert.ok(texts[1]!.endsWith(`<${token.slice(0, late.length)}>`), texts[1]);
   body.destroy();
   webSocket.destroy();
+});
+
+/** The three ways in which what was asked for may be answered late. */
+const ways = [
+  { way: 'the head of an answer', upgrade: '', answer: `HTTP/1.1 200 OK\r\nX-Last: ${late}\r\n`, body: '' },
+  { way: 'the body of an answer', upgrade: '', answer: 'HTTP/1.1 200 OK\r\n', body: late },
+  {
+    way: 'a WebSocket',
+    upgrade: 'Connection: Upgrade\r\nUpgrade: WebSocket\r\n',
+    answer: 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n',
+    body: late,
+  },
+];
+for (const { way, upgrade, answer, body } of ways) {
+  for (const first of [[], [secret('TOKEN', value)]]) {
+    const holder = first.length === 0 ? 'nothing' : 'another value';
+    test(`a value that is set and sent to its host after ${way} was asked for is searched for there, when the host had ${holder} before`, async () => {
+      const token = world.placeholder('TOKEN');
+      const held = world.session.searchCount;
+      world.world.secrets = first;
+      let tell: (() => void) | undefined;
+      const teller = (socket: Writable) => {
+        tell = () => void socket.end(`${answer}${upgrade ? '' : 'Connection: close\r\n'}\r\n<${body}>`);
+      };
+      if (upgrade) world.server.once('upgrade', (_message, socket) => teller(socket));
+      else world.world.answer = (message) => teller(message.socket);
+      const asked = world.tls();
+      let text = '';
+      asked.on('data', (chunk: Buffer) => (text += chunk.toString()));
+      asked.write(`GET /poll HTTP/1.1\r\nHost: api.example.com\r\n${upgrade}\r\n`);
+      await until('it is asked for', () => tell !== undefined);
+
+      world.world.secrets = [secret('TOKEN', late)];
+      world.world.answer = (_message, response) => void response.end();
+      await world.fetch('/', { headers: { authorization: `Bearer ${token}` } });
+      assert.equal(world.seen.at(-1)!.headers.authorization, `Bearer ${late}`);
+      tell!();
+      await until('it is answered', () => text.includes('>'));
+      assert.equal(text.includes(late), false, text);
+      assert.ok(text.includes(token.slice(0, late.length)), text);
+      asked.destroy();
+      await until('nothing of it is kept', () => world.session.searchCount === held);
+    });
+  }
+}
+
+test('nothing is kept of requests whose connection ends before they are answered, also of those that wait for their turn', async () => {
+  const held = world.session.searchCount;
+  world.world.answer = () => undefined;
+  const asked = world.tls();
+  asked.write('GET /poll HTTP/1.1\r\nHost: api.example.com\r\n\r\n'.repeat(3));
+  await until('they are asked for', () => world.session.searchCount === held + 3);
+  asked.destroy();
+  await until('nothing of them is kept', () => world.session.searchCount === held);
 });
 
 test('an answer that could not be searched is not asked for, whether or not a value was sent', async () => {

@@ -3,14 +3,14 @@ import { Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createUnzip, createZstdDecompress } from 'node:zlib';
 import { EgressRefused } from '../../domain/egress-policy.ts';
 import { headerPairs } from '../../domain/hop-by-hop.ts';
-import { scrubText, ScrubStream, type Scrub } from './scrub.ts';
+import { scrubText, ScrubStream, type Search } from './scrub.ts';
 
 /** An answer as it goes into the sandbox. */
 export interface CleanAnswer {
   status: number;
   statusText: string;
   headers: [name: string, value: string][];
-  /** What the body passes through, in order; none when it passes as it is. */
+  /** What the body passes through, in order; none when there is no body. */
   filters: Transform[];
 }
 
@@ -20,11 +20,11 @@ const ofThisHop = /^(connection|keep-alive|proxy-.*|transfer-encoding|upgrade|tr
 const ofTheBytes = /^(content-length|content-encoding|content-md5|digest|content-digest|repr-digest)$/i;
 
 /** Takes the values out of an answer. Throws EgressRefused when it is packed in a way that cannot be looked into. */
-export function cleanAnswer(method: string, incoming: IncomingMessage, scrubs: Scrub[]): CleanAnswer {
+export function cleanAnswer(method: string, incoming: IncomingMessage, search: Search): CleanAnswer {
+  const { scrubs } = search;
   const status = incoming.statusCode ?? 502;
   const pairs = headerPairs(incoming.rawHeaders).filter(([name]) => !ofThisHop.test(name));
   const statusText = incoming.statusMessage ?? '';
-  if (scrubs.length === 0) return { status, statusText, headers: pairs, filters: [] };
   const hasBody = method !== 'HEAD' && status !== 204 && status !== 304;
   return {
     status,
@@ -32,7 +32,7 @@ export function cleanAnswer(method: string, incoming: IncomingMessage, scrubs: S
     headers: pairs
       .filter(([name]) => !hasBody || !ofTheBytes.test(name))
       .map(([name, value]) => [name, scrubText(scrubs, value)]),
-    filters: hasBody ? [...unpackers(incoming), new ScrubStream(scrubs)] : [],
+    filters: hasBody ? [...unpackers(incoming), new ScrubStream(search)] : [],
   };
 }
 

@@ -8,7 +8,7 @@ import { readPlainRequest, type PlainRequest } from '../request-head.ts';
 import { cleanAnswer } from './answer.ts';
 import type { TunnelLink } from './link.ts';
 import { PlaceholderWatch } from './placeholders.ts';
-import { ScrubStream, type Scrub } from './scrub.ts';
+import { ScrubStream, type Search } from './scrub.ts';
 import { wrongHost } from './session.ts';
 
 /** One request of an intercepted connection and its answer. */
@@ -17,8 +17,7 @@ export async function exchange(
   message: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  link.begin();
-  response.once('close', () => link.end());
+  const search = link.begin(response);
   response.sendDate = false;
   let isRefused = false;
   const refuse = (error: unknown) => {
@@ -27,7 +26,7 @@ export async function exchange(
   };
   try {
     const plain = readPlainRequest(message, link.target);
-    const { head, scrubs } = await fill(link, plain);
+    const head = await fill(link, plain);
     if (response.destroyed) return;
     const outgoing = link.send(head, plain.frame);
     response.once('close', () => {
@@ -35,7 +34,7 @@ export async function exchange(
     });
     outgoing.on('response', (incoming) => {
       try {
-        answer(link, plain, incoming, response, scrubs);
+        answer(link, plain, incoming, response, search);
       } catch (error) {
         outgoing.destroy();
         refuse(error);
@@ -63,20 +62,19 @@ export async function exchangeUpgrade(
   client: Socket,
   rest: Buffer,
 ): Promise<void> {
-  link.begin();
-  client.once('close', () => link.end());
+  const search = link.begin(client);
   const refuse = (error: unknown) => refuseSocket(link, client, asRefused(error));
   try {
     const plain = readPlainRequest(message, link.target);
     if (plain.frame.kind !== 'none') throw new EgressRefused('bad_request', 'An upgrade has no body.');
-    const { head, scrubs } = await fill(link, plain);
+    const head = await fill(link, plain);
     if (client.destroyed) return;
     const outgoing = link.send(head, plain.frame, [
       ['Connection', 'Upgrade'],
       ['Upgrade', 'websocket'],
     ]);
     outgoing.on('upgrade', (incoming, socket, first) => {
-      const { status, statusText, headers } = cleanAnswer('HEAD', incoming, scrubs);
+      const { status, statusText, headers } = cleanAnswer('HEAD', incoming, search);
       writeHead(client, status, statusText, [
         ...headers,
         ['Connection', 'Upgrade'],
@@ -86,17 +84,14 @@ export async function exchangeUpgrade(
       if (rest.length > 0) socket.write(rest);
       socket.once('close', () => link.destroy());
       client.pipe(socket);
-      if (scrubs.length === 0) return void socket.pipe(client);
-      const search = new ScrubStream(scrubs, true);
-      link.session.watch(link.target, search);
-      socket.once('close', () => search.destroy());
-      socket.pipe(search).pipe(client);
+      const searched = new ScrubStream(search, true);
+      socket.once('close', () => searched.destroy());
+      socket.pipe(searched).pipe(client);
     });
     outgoing.on('response', (incoming) => {
       try {
-        const { status, statusText, headers, filters } = cleanAnswer(plain.head.method, incoming, scrubs);
+        const { status, statusText, headers, filters } = cleanAnswer(plain.head.method, incoming, search);
         writeHead(client, status, statusText, [...headers, ['Connection', 'close']]);
-        watch(link, filters);
         pipeline([incoming, ...filters, client], () => link.destroy());
       } catch (error) {
         refuse(error);
@@ -112,13 +107,13 @@ export async function exchangeUpgrade(
 }
 
 /** The head as it goes out, values and all. */
-async function fill(link: TunnelLink, plain: PlainRequest): Promise<{ head: RequestHead; scrubs: Scrub[] }> {
+async function fill(link: TunnelLink, plain: PlainRequest): Promise<RequestHead> {
   const { method, path } = plain.head;
   // It would send the values back, and is of no use to anyone.
   if (method === 'TRACE') throw new EgressRefused('bad_request', 'TRACE is not passed on.');
-  const { headers, scrubs, left } = await link.session.fill(link.target, plain.head);
+  const { headers, left } = await link.session.fill(link.target, plain.head);
   for (const key of left) reportLeft(link, key, 'the URL');
-  return { head: { method, path, headers: scrubs.length > 0 ? readable(headers) : headers }, scrubs };
+  return { method, path, headers: readable(headers) };
 }
 
 /** Packing, also of a WebSocket's frames, and parts of an answer, of which none would hold a whole value. */
@@ -135,19 +130,14 @@ function answer(
   plain: PlainRequest,
   incoming: IncomingMessage,
   response: ServerResponse,
-  scrubs: Scrub[],
+  search: Search,
 ): void {
-  const { status, statusText, headers, filters } = cleanAnswer(plain.head.method, incoming, scrubs);
+  const { status, statusText, headers, filters } = cleanAnswer(plain.head.method, incoming, search);
   if (response.headersSent || response.destroyed) return void incoming.destroy();
   response.writeHead(status, statusText, headers.flat());
-  watch(link, filters);
   pipeline([incoming, ...filters, response], (error) => {
     if (error) link.destroy();
   });
-}
-
-function watch(link: TunnelLink, filters: Transform[]): void {
-  for (const filter of filters) if (filter instanceof ScrubStream) link.session.watch(link.target, filter);
 }
 
 function failed(

@@ -1,9 +1,11 @@
+import type { EventEmitter } from 'node:events';
 import { request, type ClientRequest } from 'node:http';
 import { TLSSocket, type SecureContext } from 'node:tls';
 import type { EgressReason, EgressTarget } from '../../domain/egress-policy.ts';
 import { limits } from '../../domain/limits.ts';
 import type { InterceptedTunnel, RequestHead } from '../interceptor.ts';
 import type { BodyFrame } from '../request-head.ts';
+import type { Search } from './scrub.ts';
 import type { BrokerSession } from './session.ts';
 import { Upstream } from './upstream.ts';
 
@@ -42,14 +44,17 @@ export class TunnelLink {
     this.#awaitHead();
   }
 
-  begin(): void {
+  /** What the answer is searched for until `exchange` closes. */
+  begin(exchange: EventEmitter): Search {
     clearTimeout(this.#head);
     this.#exchanges += 1;
-  }
-
-  end(): void {
-    this.#exchanges -= 1;
-    if (this.#exchanges === 0) this.#awaitHead();
+    const { search, end } = this.session.search(this.target);
+    exchange.once('close', () => {
+      end();
+      this.#exchanges -= 1;
+      if (this.#exchanges === 0) this.#awaitHead();
+    });
+    return search;
   }
 
   report(reason: EgressReason, message: string): void {

@@ -11,6 +11,11 @@ export interface Scrub {
   instead: Buffer;
 }
 
+/** What an answer is searched for. Each list takes the place of the one before. */
+export interface Search {
+  readonly scrubs: readonly Scrub[];
+}
+
 /** A placeholder in a header or a short text would be damaged by a shorter match inside a longer one: longest first. */
 export function scrubsOf(values: { value: Buffer; placeholder: string }[]): Scrub[] {
   const scrubs = new Map<string, Scrub>();
@@ -79,28 +84,24 @@ export function scrubText(scrubs: readonly Scrub[], text: string): string {
  * a slow stream are not delayed. `keepsLength`: what stands instead is cut or filled up, for protocols that count bytes.
  */
 export class ScrubStream extends Transform {
-  #scrubs: readonly Scrub[];
+  readonly #search: Search;
   readonly #keepsLength: boolean;
   #held: Buffer = Buffer.alloc(0);
-  /** Made for the first large piece. */
-  #needles: Needles | null = null;
+  /** Made for the first large piece of each list. */
+  #needles: { of: readonly Scrub[]; all: Needles } | null = null;
 
-  constructor(scrubs: readonly Scrub[], keepsLength = false) {
+  /** What the search is for may change meanwhile, and counts from the next piece on. */
+  constructor(search: Search, keepsLength = false) {
     super();
-    this.#scrubs = scrubs;
+    this.#search = search;
     this.#keepsLength = keepsLength;
   }
 
-  /** From the next piece on. */
-  searchFor(scrubs: readonly Scrub[]): void {
-    this.#scrubs = scrubs;
-    this.#needles = null;
-  }
-
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    const { scrubs } = this.#search;
     let bytes = this.#held.length > 0 ? Buffer.concat([this.#held, chunk]) : chunk;
-    if (this.#mayHoldAny(bytes)) for (const scrub of this.#scrubs) bytes = this.#replaced(bytes, scrub);
-    const held = this.#scrubs.reduce((most, { needle }) => Math.max(most, needle.overlapWith(bytes)), 0);
+    if (this.#mayHoldAny(bytes, scrubs)) for (const scrub of scrubs) bytes = this.#replaced(bytes, scrub);
+    const held = scrubs.reduce((most, { needle }) => Math.max(most, needle.overlapWith(bytes)), 0);
     this.#held = bytes.subarray(bytes.length - held);
     if (bytes.length > held) this.push(bytes.subarray(0, bytes.length - held));
     done();
@@ -111,10 +112,12 @@ export class ScrubStream extends Transform {
     done();
   }
 
-  #mayHoldAny(bytes: Buffer): boolean {
-    if (bytes.length < LARGE_BYTES) return true;
-    this.#needles ??= new Needles(this.#scrubs.map(({ needle }) => needle));
-    return this.#needles.mayBeIn(bytes);
+  #mayHoldAny(bytes: Buffer, scrubs: readonly Scrub[]): boolean {
+    if (bytes.length < LARGE_BYTES || scrubs.length === 0) return true;
+    if (this.#needles?.of !== scrubs) {
+      this.#needles = { of: scrubs, all: new Needles(scrubs.map(({ needle }) => needle)) };
+    }
+    return this.#needles.all.mayBeIn(bytes);
   }
 
   #replaced(bytes: Buffer, { needle, instead }: Scrub): Buffer {

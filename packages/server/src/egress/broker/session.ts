@@ -7,7 +7,7 @@ import { createAuthority, type Authority } from './authority.ts';
 import { freshReads } from './fresh-reads.ts';
 import { Placeholders } from './placeholders.ts';
 import { fillHeaders, findPlaceholders, type FoundPlaceholders } from './request-secrets.ts';
-import { scrubsOf, type Scrub, type ScrubStream } from './scrub.ts';
+import { scrubsOf, type Scrub, type Search } from './scrub.ts';
 
 export interface SessionOptions {
   /** 32 random bytes of this start. */
@@ -20,10 +20,9 @@ export interface SessionOptions {
   read: () => Promise<BrokeredValues>;
 }
 
-/** A request with the values in it, and what to take out of its answer. */
+/** A request with the values in it. */
 export interface FilledRequest {
   headers: RequestHead['headers'];
-  scrubs: Scrub[];
   /** Secrets of this host whose placeholder stands where it is not replaced. */
   left: string[];
 }
@@ -35,8 +34,8 @@ export class BrokerSession {
   readonly #secrets: Map<string, string[]>;
   readonly #earlierHosts: string[];
   readonly #read: () => Promise<BrokeredValues>;
-  /** Answers under way, by host and port. */
-  readonly #answers = new Map<string, Set<ScrubStream>>();
+  /** What answers are searched for that are asked for or under way, by host and port. */
+  readonly #searches = new Map<string, Set<{ scrubs: readonly Scrub[] }>>();
 
   constructor({ seed, secrets, earlierHosts, read }: SessionOptions) {
     this.#secrets = new Map(secrets.map(({ key, hosts }) => [key, hosts]));
@@ -63,19 +62,29 @@ export class BrokerSession {
     for (const key of [...found.inHeaders, ...found.elsewhere]) requireHost(key, secrets.get(key), target);
     const headers = this.#headers(head, found, secrets);
     const scrubs = this.#scrubs(target, [...earlier, ...current]);
-    for (const answer of this.#answers.get(nameOf(target)) ?? []) answer.searchFor(scrubs);
-    return { headers, scrubs, left: [...found.elsewhere] };
+    for (const search of this.#searches.get(nameOf(target)) ?? []) search.scrubs = scrubs;
+    return { headers, left: [...found.elsewhere] };
   }
 
-  /** What is set while an answer goes on, and then sent to its host, may come back with it. */
-  watch(target: EgressTarget, answer: ScrubStream): void {
+  /**
+   * For the answer to a request, from before it is filled until `end` is called: what is set meanwhile, and then sent to
+   * the same host, may come back with it, however long after the request its answer begins.
+   */
+  search(target: EgressTarget): { search: Search; end: () => void } {
     const name = nameOf(target);
-    const others = this.#answers.get(name) ?? new Set();
-    this.#answers.set(name, others.add(answer));
-    answer.once('close', () => {
-      others.delete(answer);
-      if (others.size === 0 && this.#answers.get(name) === others) this.#answers.delete(name);
-    });
+    const others = this.#searches.get(name) ?? new Set();
+    const search = { scrubs: [] };
+    this.#searches.set(name, others.add(search));
+    const end = () => {
+      others.delete(search);
+      if (others.size === 0 && this.#searches.get(name) === others) this.#searches.delete(name);
+    };
+    return { search, end };
+  }
+
+  /** How many answers are asked for or under way. */
+  get searchCount(): number {
+    return [...this.#searches.values()].reduce((sum, { size }) => sum + size, 0);
   }
 
   /** The secrets among `keys` that are not for this target, by what is known without a read. */
