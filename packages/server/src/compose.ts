@@ -171,6 +171,7 @@ export async function compose(
     cursors,
     modelKeyNames,
     hostRules: { allowLocal: config.allowPrivateNetworks.length > 0 },
+    log,
   });
   const work = createDeployWork({
     db,

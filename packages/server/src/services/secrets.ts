@@ -6,6 +6,7 @@ import { newId } from '../domain/ids.ts';
 import { limits, secretKeyPattern } from '../domain/limits.ts';
 import type { SecretKind } from '../domain/nouns.ts';
 import { authorityVariables, isAuthorityVariable, isOwnVariable } from '../domain/own-variables.ts';
+import type { Log } from '../domain/log.ts';
 import { RepoError } from '../domain/ports/repos.ts';
 import type { BrokeredName, BrokeredSecret, BrokeredValues } from '../domain/ports/secret-broker.ts';
 import type { Cursors } from '../domain/paging.ts';
@@ -33,6 +34,7 @@ export interface SecretsDependencies {
   modelKeyNames: () => string[];
   /** Which names the hosts of a secret may have. */
   hostRules: HostRules;
+  log: Log;
 }
 
 /** For the parts of the service that start sandboxes, call models and fetch; never for an edge. */
@@ -160,6 +162,8 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
       if (!secretKeyPattern.test(key)) throw notFound();
       await db.tx(async () => {
         if (!(await agents.lock(agentId))) throw notFound();
+        // What it was is kept as a sealed row: a rotation of the key that has locked the tables must not be met halfway.
+        await deps.holdEncryptionKey();
         const [before] = await secrets.sealedOf(agentId, [key]);
         await keepEarlier(agentId, before, null);
         if (!(await secrets.remove(agentId, key))) throw notFound();
@@ -187,9 +191,19 @@ export function createSecrets(deps: SecretsDependencies): SecretsService & Secre
       const rows = await secrets.sealedWithHosts(agentId);
       const opened = rows
         .filter((row) => row.isEarlier || !withheld.has(row.key))
-        .map((row) => {
+        .flatMap((row) => {
           const { key, hosts, isEarlier } = row;
-          return { isEarlier, secret: { key, hosts, value: box.open(row, secretContext(agentId, key)) } };
+          try {
+            return [{ isEarlier, secret: { key, hosts, value: box.open(row, secretContext(agentId, key)) } }];
+          } catch (error) {
+            if (!isEarlier) throw error;
+            // Nothing can be searched for it, and what the agent has now must go on being used.
+            deps.log.warn('An earlier value of a secret cannot be opened, and is not searched for.', {
+              agentId,
+              key,
+            });
+            return [];
+          }
         });
       const those = (isEarlier: boolean) =>
         opened.filter((one) => one.isEarlier === isEarlier).map(({ secret }) => secret);

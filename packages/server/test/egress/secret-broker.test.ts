@@ -44,6 +44,7 @@ before(async () => {
     cursors: createCursors(randomBytes(32)),
     modelKeyNames: () => [],
     hostRules: { allowLocal: false },
+    log: silentLog,
   });
 });
 after(async () => {

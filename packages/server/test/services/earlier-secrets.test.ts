@@ -96,6 +96,19 @@ test('a value that cannot be opened any more is replaced and deleted, and stands
   }
 });
 
+test('an earlier value that cannot be opened any more is not searched for, and the others and the current one are', async () => {
+  await put('first value', { hosts });
+  await put('second value');
+  await world.db.sql`update earlier_secret_values set sealed_value = '\\x00' where agent_id = ${agent.id}`;
+  await put('third value');
+  assert.deepEqual(await earlier(), ['TOKEN second value api.example.com']);
+  const { secrets } = await world.secrets.brokeredValues(agent.id);
+  assert.deepEqual(
+    secrets.map(({ value }) => value.toString()),
+    ['third value'],
+  );
+});
+
 test('what was brokered stays unseen behind no variable that an agent without brokered secrets was given', async () => {
   await put('first value', { hosts });
   await remove();

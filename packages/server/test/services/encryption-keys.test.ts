@@ -14,6 +14,7 @@ import { createSecrets } from '../../src/services/secrets.ts';
 import { createSealedRowStore } from '../../src/store/sealed-rows.ts';
 import type { SealedRowStore } from '../../src/store/sealed-rows.ts';
 import { createSettingsStore } from '../../src/store/settings.ts';
+import { silentLog } from '../support/log.ts';
 import { resourceWorld } from '../support/resources.ts';
 import type { World } from '../support/resources.ts';
 import { until } from '../support/until.ts';
@@ -49,6 +50,7 @@ function keysOf(source: KeySource, sealedRows: SealedRowStore = createSealedRowS
     cursors: createCursors(randomBytes(32)),
     modelKeyNames: () => [],
     hostRules: { allowLocal: false },
+    log: silentLog,
   });
   return { ...keys, box: keys.box, secrets };
 }
@@ -314,6 +316,31 @@ test('a service that starts while keys are rotated finds the keys of all that it
   await Promise.all([started, rotated]);
   await starting.secrets.put(world.owner, agent.id, 'L', { value: 'w' });
   assert.deepEqual(await service.secrets.valuesForSandbox(agent.id), { K: 'v', L: 'w' });
+});
+
+test('a secret is deleted only while the key stays by which what it was is kept', async () => {
+  await clean();
+  const agent = await world.agents.create(world.owner, { name: 'Deleted' });
+  const service = keysOf(keyFile(newPath()));
+  await service.prepare();
+  await service.secrets.put(world.owner, agent.id, 'K', { value: 'the value', hosts: ['api.example.com'] });
+  const [named, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const naming = world.db.tx(async () => {
+    await createSettingsStore(world.db).set('encryption_key_id', service.box.kekId);
+    named.resolve();
+    await go.promise;
+  });
+  await named.promise;
+  let isDeleted = false;
+  const deleted = service.secrets.remove(world.owner, agent.id, 'K').then(() => (isDeleted = true));
+  await until('it is deleted, or waits for the name of the key', async () => {
+    const waiting = await world.db.sql`
+      select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+    return isDeleted || waiting.length > 0;
+  });
+  assert.equal(isDeleted, false);
+  go.resolve();
+  await Promise.all([naming, deleted]);
 });
 
 test('a service with a stale copy of the key file refuses to set a secret rather than to lose it', async () => {

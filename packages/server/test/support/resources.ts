@@ -66,6 +66,7 @@ export function createResources<R extends Repos>(
     cursors,
     modelKeyNames: () => ['ANTHROPIC_API_KEY', 'OPENAI_API_KEY'],
     hostRules: { allowLocal: false },
+    log: silentLog,
   });
   const work = createDeployWork({
     db,
