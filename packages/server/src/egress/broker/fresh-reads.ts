@@ -15,8 +15,10 @@ export function freshReads<T>(read: () => Promise<T>): () => Promise<T> {
   }
 
   return () => {
+    // For a moment the one before has ended and this one has not begun.
+    if (next) return next;
     if (!running) return start();
-    next ??= running.then(
+    next = running.then(
       () => startNext(),
       () => startNext(),
     );
