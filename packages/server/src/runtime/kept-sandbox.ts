@@ -19,6 +19,8 @@ export class KeptSandbox {
   readonly exited: Promise<SandboxExit>;
   /** Resolves once nothing of it is left but the volume. */
   readonly gone: Promise<SandboxExit>;
+  /** Resolves when it is left to the next process: this one never sees its end. */
+  readonly left: Promise<null>;
   /** Conversations whose turns are in it. */
   readonly turns = new Set<string>();
   /** Why the service ended it; null while it runs, and when it ended by itself. */
@@ -31,6 +33,7 @@ export class KeptSandbox {
   /** Up to which use it was looked how many processes that left; see `Keeper`. */
   countedMs = 0;
   readonly #started: StartedSandbox;
+  readonly #onLeft: (value: null) => void;
   /** The last change between frozen and running; they follow each other. */
   #shift: Promise<void> = Promise.resolve();
 
@@ -46,6 +49,7 @@ export class KeptSandbox {
     this.maxPids = place.maxPids;
     this.link = started.link;
     this.connection = started.connection;
+    ({ promise: this.left, resolve: this.#onLeft } = Promise.withResolvers<null>());
     const note = (text: string) => this.link.log.note(`berth: ${text}`);
     note(`The sandbox ${place.begin}.`);
     this.exited = started.sandbox.exited;
@@ -133,6 +137,7 @@ export class KeptSandbox {
   /** Lets it live on for the next process of this node. */
   leave(): void {
     this.endedBy ??= 'The service ended.';
+    this.#onLeft(null);
     this.#started.leave();
   }
 }

@@ -65,8 +65,8 @@ export class Reconciler {
       });
       await this.#each(sure(left), (id) => rm(join(paths.run, id), { recursive: true, force: true }));
       await this.#each(sure(empty), (id) => records.ended(id, 'stopped', 'It was not there any more.'));
-      const abandoned = rows.filter((row) => row.isAbandoned).map((row) => row.id);
-      await this.#each(abandoned, (id) => this.#endAbandoned(id));
+      const abandoned = rows.filter((row) => row.isAbandoned);
+      for (const row of abandoned) await this.#each([row.id], () => this.#endAbandoned(row));
     } catch (error) {
       log.error('The host and the database could not be compared; it is tried again.', {
         error: String(error),
@@ -86,9 +86,13 @@ export class Reconciler {
     }
   }
 
-  /** Of an agent that is gone, or another node's by now. */
-  async #endAbandoned(id: string): Promise<void> {
+  /**
+   * Of an agent that is gone, or another node's by now. Whoever uses that of a deleted one is not waited for: while it
+   * lives here, no other node removes what is left of the agent.
+   */
+  async #endAbandoned({ id, isDeleted }: { id: string; isDeleted: boolean }): Promise<void> {
     const kept = this.#keeper.byId(id);
-    if (kept?.isIdle) await kept.end('Its agent is not here any more.');
+    if (kept?.isIdle || (isDeleted && kept?.turns.size === 0))
+      await kept.end('Its agent is not here any more.');
   }
 }

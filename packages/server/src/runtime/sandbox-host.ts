@@ -196,7 +196,8 @@ function withReason(kept: KeptSandbox, process: SandboxProcess): SandboxProcess 
   const { stdin, stdout, stderr } = process;
   const exited = process.exited.then(async (exit) => {
     if (exit.code !== null || exit.signal !== null) return exit;
-    const sandboxEnd = await endOf(kept);
+    // An engine that cannot say how it ended keeps nobody from learning that the command has.
+    const sandboxEnd = await endOf(kept).catch(() => null);
     return sandboxEnd ? { ...exit, sandboxEnd } : exit;
   });
   return {
@@ -206,9 +207,9 @@ function withReason(kept: KeptSandbox, process: SandboxProcess): SandboxProcess 
   };
 }
 
-/** Null when it has not ended: only its channel has. */
+/** Null when it has not ended: only its channel has, as when it goes on without this process. */
 async function endOf(kept: KeptSandbox): Promise<SandboxEnd | null> {
-  const exit = await within(SEEN_MS, kept.exited, () => null);
+  const exit = await within(SEEN_MS, Promise.race([kept.exited, kept.left]), () => null);
   if (exit === null) return null;
   if (exit.reason === 'oom') return { code: 'sandbox_oom', error: 'The sandbox ran out of memory.' };
   if (exit.reason === 'disk_full') return { code: 'sandbox_disk_full', error: "The agent's disk is full." };

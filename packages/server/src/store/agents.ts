@@ -128,7 +128,7 @@ export function createAgentStore(db: Database) {
 
     /**
      * Deleted agents of which something may be left, for a node that removes it: this one's from now on. One whose sandbox
-     * may be on another living node is that one's.
+     * may be on another living node is that one's, whosever the agent was.
      */
     async claimRemovals(nodeId: string, leftOut: string[], limit: number): Promise<string[]> {
       const rows = await db.sql<{ id: string }[]>`
@@ -136,7 +136,11 @@ export function createAgentStore(db: Database) {
         where id in (
           select id from agents a
           where deleted_at is not null and purged_at is null and id <> all (${leftOut}::uuid[])
-            and not exists (select 1 from nodes n where n.id = a.node_id and n.id <> ${nodeId})
+            and (
+              not exists (select 1 from nodes n where n.id = a.node_id and n.id <> ${nodeId})
+              or exists (
+                select 1 from sandboxes s
+                where s.agent_id = a.id and s.node_id = ${nodeId} and s.state in ('starting', 'running', 'stopping')))
             and not exists (
               select 1 from sandboxes s join nodes n on n.id = s.node_id
               where s.agent_id = a.id and n.id <> ${nodeId} and s.state in ('starting', 'running', 'stopping'))

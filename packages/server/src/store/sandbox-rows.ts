@@ -17,6 +17,7 @@ export interface SandboxRow {
 export interface LiveSandboxRow extends SandboxRow {
   /** The agent is gone, or another node's by now. One that never had a turn is nobody's, and its sandbox stays. */
   isAbandoned: boolean;
+  isDeleted: boolean;
   manifest: Manifest | null;
   /** Whoever started it has not written down that its harness had answered. */
   isStarting: boolean;
@@ -55,7 +56,8 @@ export async function liveSandboxes(db: Database, nodeId: string): Promise<LiveS
     select s.id, s.org_id as "orgId", s.agent_id as "agentId", s.node_id as "nodeId", s.driver,
       s.deployment_id as "deploymentId", s.model, s.generation, s.token_hash as "tokenHash", d.manifest,
       s.state = 'starting' as "isStarting",
-      (a.id is null or a.deleted_at is not null or coalesce(a.node_id <> s.node_id, false)) as "isAbandoned"
+      (a.id is null or a.deleted_at is not null or coalesce(a.node_id <> s.node_id, false)) as "isAbandoned",
+      (a.id is null or a.deleted_at is not null) as "isDeleted"
     from sandboxes s left join agents a on a.id = s.agent_id left join deployments d on d.id = s.deployment_id
     where s.node_id = ${nodeId} and s.state in ('starting', 'running', 'stopping')`;
 }

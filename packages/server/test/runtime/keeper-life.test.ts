@@ -245,6 +245,31 @@ test('a command that ends with its sandbox tells what that ended for', async (t)
   }
 });
 
+test('a command in a sandbox that is left to the next process of the node ends at once for this one', async (t) => {
+  const door = gate();
+  // Before the world is closed, which waits for the turn.
+  t.after(() => door.open());
+  const world = await runWorld();
+  t.after(() => world.close());
+  let begun = 0;
+  const { runtime, runs, driver } = await world.replica({
+    overrides: { isDetached: true },
+    async script() {
+      begun += 1;
+      await door.opened;
+      return { outcome: 'completed' };
+    },
+  });
+  await runs.send(world.owner, send('hello', { agentId: world.agentId }));
+  await until('it is in its turn', () => begun === 1);
+  const command = await (await runtime.host.control(world.agentId)).exec({ command: ['sleep', '60'] });
+  let exit: unknown = null;
+  void command.exited.then((told) => (exit = told));
+  await runtime.drain(0, true);
+  assert.equal(driver.live.size, 1);
+  assert.deepEqual(exit, { code: null, signal: null });
+});
+
 test('a shell that was left open does not keep an agent from answering on its newer deployment', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());
@@ -280,6 +305,20 @@ test('a sandbox that was started before the first message stays until its agent 
   await world.db.sql`update agents set node_id = ${other.nodeId} where id = ${world.agentId}`;
   await runtime.reconcile();
   assert.ok(!driver.live.has(sandboxId!));
+});
+
+test('a command does not keep the sandbox of a deleted agent that is another node’s', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { driver, runtime } = await world.replica();
+  const other = await world.replica();
+  await (await runtime.host.control(world.agentId)).exec({ command: ['sleep', '60'] });
+  await world.db.sql`update agents set node_id = ${other.nodeId} where id = ${world.agentId}`;
+  await runtime.reconcile();
+  assert.equal(driver.live.size, 1);
+  await world.db.sql`update agents set deleted_at = now() where id = ${world.agentId}`;
+  await runtime.reconcile();
+  assert.equal(driver.live.size, 0);
 });
 
 test('what is on the host without a row, or in a row without being on the host, is found and ended', async (t) => {

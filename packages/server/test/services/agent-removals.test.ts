@@ -132,6 +132,26 @@ test('an agent that is no replica’s is not removed while a living one still ha
   });
 });
 
+test('a deleted agent of one living replica is removed by the other that has its sandbox', async (t) => {
+  const done: string[] = [];
+  const one = await replica(t, async () => void done.push('one'));
+  const { id: agentId, deploymentId } = await world.agents.create(world.owner, { name: 'Started elsewhere' });
+  const sandboxId = newId();
+  const two = await replica(t, async () => {
+    await markSandboxEnded(world.db, sandboxId, 'stopped', 'Its agent was deleted.');
+    for (let looks = 0; looks < 3; looks += 1)
+      assert.deepEqual(await world.stores.agents.claimRemovals(one.nodeId, [], 10), []);
+    done.push('two');
+  });
+  const sandbox = { id: sandboxId, agentId, orgId: world.orgId, nodeId: two.nodeId, driver: 'none' };
+  const row = { ...sandbox, deploymentId: deploymentId!, model: 'demo/guide', generation: 0, tokenHash: 'x' };
+  assert.equal(await insertSandbox(world.db, row), true);
+  await world.db.sql`update agents set node_id = ${one.nodeId} where id = ${agentId}`;
+  await world.agents.remove(world.owner, agentId);
+  await until('it is removed', () => isPurged(agentId));
+  assert.deepEqual(done, ['two']);
+});
+
 test('a sandbox that is to be written down while its agent is being deleted is written down before, or not at all', async () => {
   const { id: agentId, deploymentId } = await world.agents.create(world.owner, { name: 'Race' });
   const sandbox = { id: newId(), agentId, orgId: world.orgId, nodeId: newId(), driver: 'none' };

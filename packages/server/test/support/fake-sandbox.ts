@@ -136,6 +136,7 @@ export function fakeLinks(script: Script): OpenHarnessLink {
   return async () => {
     const open = new Set<PassThrough>();
     const commands = new Set<object>();
+    const channelEnd = Promise.withResolvers<void>();
     let sandbox: FakeSandbox | null = null;
     return {
       connect: (running) => connect(running, (connected) => (sandbox = connected)),
@@ -148,7 +149,9 @@ export function fakeLinks(script: Script): OpenHarnessLink {
           const { promise: exited, resolve } = Promise.withResolvers<SandboxProcessExit>();
           commands.add(streams);
           // As when its channel ends with the sandbox.
-          void sandbox?.exited.then(() => resolve({ code: null, signal: null }));
+          const endsUntold = () => resolve({ code: null, signal: null });
+          void sandbox?.exited.then(endsUntold);
+          void channelEnd.promise.then(endsUntold);
           const kill = () => {
             commands.delete(streams);
             resolve({ code: null, signal: 'SIGKILL' });
@@ -170,7 +173,7 @@ export function fakeLinks(script: Script): OpenHarnessLink {
         return open.size;
       },
       log: { after: () => [], changed: async () => undefined, note: () => undefined, isClosed: false },
-      leave: () => undefined,
+      leave: () => channelEnd.resolve(),
     };
   };
 }
