@@ -65,6 +65,7 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
   /** A claim is committed before its answer is here, and who cancels right then means a run that is not known yet. */
   const early = new LastFew(EARLY_SIGNALS);
   const ends = new WeakMap<Turn, Promise<void>>();
+  let isStopping = false;
   const keeper = new Keeper(deps);
   const reconciler = new Reconciler(deps, keeper);
   const runner: RunnerDependencies = { ...deps, keeper, maxAttempts };
@@ -80,6 +81,8 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
     byRun.set(runId, turn);
     remember(conversationId, turn);
     if (early.take(runId)) lookSoon([runId]);
+    // Its claim was under way when the others were told.
+    if (isStopping) turn.stop('drain');
     try {
       if (former && !former.isOver) {
         // The lane is this turn's, so that one is nobody's any more, and its harness has one turn at a time.
@@ -179,6 +182,7 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
       await reconciler.close();
       await within(graceMs, scheduler.idle(), () => undefined);
       const left = mayLeave && deps.isDetached ? await leaveTurns() : new Set<string>();
+      isStopping = true;
       for (const turn of turns.values()) if (!turn.isOver) turn.stop('drain');
       keeper.stopStarting();
       // Those that were left behind never come back to this process.

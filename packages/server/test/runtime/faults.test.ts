@@ -9,7 +9,7 @@ import { createRuns } from '../../src/services/runs.ts';
 import { createAgentStore } from '../../src/store/agents.ts';
 import type { Database } from '../../src/store/database.ts';
 import { silentLog } from '../support/log.ts';
-import { seeded } from '../support/scripts.ts';
+import { gate, seeded, untilStopped } from '../support/scripts.ts';
 import { inTime, until } from '../support/until.ts';
 
 /** Ends all connections of the service but the asking one, as a restart of the database does. */
@@ -201,4 +201,37 @@ test('an end that cannot be read when it is looked for is told all the same', as
   await world.replica();
   const { run, message } = await inTime('it is told', waiting);
   assert.deepEqual([run.status, message?.content], ['completed', 'hello']);
+});
+
+test('a run whose claim is answered after a stop has begun is stopped like the others, and goes on with another node', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const elsewhere = await world.replica({ start: false });
+  const { runId } = await elsewhere.runs.send(owner, send('go', { agentId }));
+  const door = gate();
+  let claimed = 0;
+  const stopped = await world.replica({
+    start: false,
+    script: untilStopped,
+    lifeOf: (life) => ({
+      ...life,
+      async claim(...which) {
+        const claims = await life.claim(...which);
+        claimed += claims.length;
+        await door.opened;
+        return claims;
+      },
+    }),
+  });
+  await stopped.runtime.start();
+  await until('it is claimed', () => claimed === 1);
+  const over = stopped.runtime.drain(0, false);
+  // Those that were there have been told to stop by now.
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  door.open();
+  await inTime('the stop is over', over, 20_000);
+  await elsewhere.runtime.start();
+  const { run } = await elsewhere.runs.outcome(owner, runId, 60_000);
+  assert.equal(run.status, 'completed');
 });
