@@ -234,4 +234,9 @@ test('a run whose claim is answered after a stop has begun is stopped like the o
   await elsewhere.runtime.start();
   const { run } = await elsewhere.runs.outcome(owner, runId, 60_000);
   assert.equal(run.status, 'completed');
+  const retries = (await world.log(run.conversationId)).filter(({ type }) => type === 'run.retrying');
+  assert.deepEqual(
+    retries.map(({ data }) => (data as { reason?: string }).reason),
+    ['The service was stopped; the run goes on with its next start.'],
+  );
 });
