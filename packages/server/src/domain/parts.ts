@@ -96,13 +96,7 @@ function requirePart(path: string, part: MessagePart): void {
   }
   switch (part.kind) {
     case 'data':
-      if (part.data === undefined || !isStorableJson(part.data)) {
-        throw invalid(
-          `${path}.data`,
-          `must be JSON of at most ${maxDepth} levels, without U+0000 and numbers beyond 1.8e308.`,
-        );
-      }
-      return;
+      return requireStorableJson(`${path}.data`, part.data);
     case 'file':
       requireName(`${path}.name`, part.name);
       if (!isBase64(part.bytes)) throw invalid(`${path}.bytes`, 'must be base64 with padding.');
@@ -139,15 +133,16 @@ export function requireClientMessageId(path: string, id: string): void {
 
 /** Throws `invalid_request`. */
 export function requireMetadata(path: string, metadata: Record<string, unknown>): void {
-  if (!isStorableJson(metadata)) {
-    throw invalid(
-      path,
-      `must be JSON of at most ${maxDepth} levels, without U+0000 and numbers beyond 1.8e308.`,
-    );
-  }
+  requireStorableJson(path, metadata);
   if (jsonChars(metadata) > limits.metadataChars) {
     throw invalid(path, `must have at most ${limits.metadataChars} characters, written as JSON.`);
   }
+}
+
+function requireStorableJson(path: string, value: unknown): void {
+  if (value !== undefined && isStorableJson(value)) return;
+  const what = `JSON of at most ${maxDepth} levels, without U+0000 and numbers beyond 1.8e308`;
+  throw invalid(path, `must be ${what}.`);
 }
 
 function jsonChars(value: unknown): number {

@@ -1,4 +1,5 @@
 import type { RunErrorCode } from '../domain/errors.ts';
+import { limitEndOf } from '../domain/limit-end.ts';
 import type { TurnResult } from '../domain/ports/harness.ts';
 import type { SandboxExit } from '../domain/ports/sandbox.ts';
 import { boundedText, isRecord } from './clean.ts';
@@ -16,8 +17,8 @@ export class HarnessError extends Error {
 }
 
 export function exitError(exit: SandboxExit, launcherNotes: string): HarnessError {
-  if (exit.reason === 'oom') return new HarnessError('sandbox_oom', 'The sandbox ran out of memory.');
-  if (exit.reason === 'disk_full') return new HarnessError('sandbox_disk_full', "The agent's disk is full.");
+  const limit = limitEndOf(exit);
+  if (limit) return new HarnessError(limit.code, limit.error);
   const how =
     exit.code === null ? `was ended by ${exit.signal ?? 'the service'}` : `ended with exit code ${exit.code}`;
   const why = launcherNotes === '' ? '' : ` ${launcherNotes}`;

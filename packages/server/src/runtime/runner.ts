@@ -2,6 +2,7 @@ import { cleanText } from '../domain/clean-text.ts';
 import { isDatabaseAway } from '../domain/database-away.ts';
 import { isDiskFull } from '../domain/disk-full.ts';
 import type { RunError } from '../domain/errors.ts';
+import { limitEndOf } from '../domain/limit-end.ts';
 import type { Log } from '../domain/log.ts';
 import { defaultManifest, type Manifest } from '../domain/manifest.ts';
 import type {
@@ -253,12 +254,8 @@ async function conclude(deps: RunnerDependencies, turn: Turn, hold: Hold, result
   // The process is gone. What ended it decides whether the turn is to blame.
   const exit = await hold.kept.gone.catch(() => null);
   const failure: RunError = { code, error: message };
-  if (exit?.reason === 'oom') {
-    return turn.settle('failed', { code: 'sandbox_oom', error: 'The sandbox ran out of memory.' });
-  }
-  if (exit?.reason === 'disk_full') {
-    return turn.settle('failed', { code: 'sandbox_disk_full', error: "The agent's disk is full." });
-  }
+  const limit = exit && limitEndOf(exit);
+  if (limit) return turn.settle('failed', limit);
   // A first process that ended has a code; without one it was ended from outside, together with all that was in it.
   const wasEnded = exit?.reason === 'killed' || exit?.code === null;
   // Else the harness itself is to blame, if it had the prompt: one that had ended before is no fault of this message.

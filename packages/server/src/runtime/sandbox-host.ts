@@ -1,4 +1,5 @@
 import { DomainError } from '../domain/errors.ts';
+import { limitEndOf } from '../domain/limit-end.ts';
 import {
   SandboxControlError,
   type SandboxEnd,
@@ -211,9 +212,9 @@ function withReason(kept: KeptSandbox, process: SandboxProcess): SandboxProcess 
 async function endOf(kept: KeptSandbox): Promise<SandboxEnd | null> {
   const exit = await within(SEEN_MS, Promise.race([kept.exited, kept.left]), () => null);
   if (exit === null) return null;
-  if (exit.reason === 'oom') return { code: 'sandbox_oom', error: 'The sandbox ran out of memory.' };
-  if (exit.reason === 'disk_full') return { code: 'sandbox_disk_full', error: "The agent's disk is full." };
-  return { code: 'sandbox_ended', error: kept.endedBy ?? 'The sandbox has ended by itself.' };
+  return (
+    limitEndOf(exit) ?? { code: 'sandbox_ended', error: kept.endedBy ?? 'The sandbox has ended by itself.' }
+  );
 }
 
 /** Runs on afterwards, unless it was frozen before. */
