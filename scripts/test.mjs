@@ -33,6 +33,10 @@ const groups = [...Map.groupBy(files, groupOf).values()].sort((a, b) => b.length
 const shared = mkdtempSync(join(process.getuid?.() === 0 ? '/tmp' : tmpdir(), 'berth-s-'));
 const env = {
   ...process.env,
+  // A process that starts others is copied with the tables of all its memory: the C library gives back what was freed.
+  MALLOC_ARENA_MAX: '1',
+  MALLOC_TRIM_THRESHOLD_: '131072',
+  MALLOC_MMAP_THRESHOLD_: '131072',
   BERTH_TEST_SHARED_DIR: shared,
   NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(root, 'node_modules', '.cache', 'compiled'),
 };
@@ -89,6 +93,7 @@ async function runGroup(group) {
   // commands that the tests start could not use what a test process has compiled.
   const { isGood, end, text } = await run([
     '--import=./packages/server/src/near-modules.mjs',
+    '--import=./packages/server/test/support/small-heap.mjs',
     '--test',
     '--test-isolation=none',
     `--test-timeout=${limitMs}`,

@@ -39,7 +39,7 @@ function configOf(root: string, name: string): Config {
 /** Gives an installation a database without a row, as its first start would. */
 async function withDatabase(config: Config): Promise<Config> {
   mkdirSync(config.dataDir, { mode: 0o711 });
-  await placeCluster(config.paths.postgres);
+  await placeCluster(config.paths.postgres, 'service');
   return config;
 }
 

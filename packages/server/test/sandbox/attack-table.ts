@@ -38,9 +38,11 @@ const inside: AttackTable<Column> = {
 };
 
 /** What is tried with its way out: from bubblewrap by how the sandbox reaches the proxy, and from containers. */
-export const wayOut: AttackTable<'proxy mode' | 'transparent mode' | 'Podman, runc' | 'Docker, gVisor'> = {
+export const wayOut: AttackTable<
+  'proxy mode' | 'transparent mode' | 'Docker, runc' | 'Docker, gVisor' | 'Podman, runc'
+> = {
   name: 'the tests of the way out',
-  columns: ['proxy mode', 'transparent mode', 'Podman, runc', 'Docker, gVisor'],
+  columns: ['proxy mode', 'transparent mode', 'Docker, runc', 'Docker, gVisor', 'Podman, runc'],
   rows: [
     {
       id: '33',

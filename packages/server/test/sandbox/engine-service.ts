@@ -12,7 +12,7 @@ import type { Fixture } from './fixture.ts';
 
 export interface EngineUnderTest {
   /** As a column of the table of the ways out. */
-  label: 'Podman, runc' | 'Docker, gVisor';
+  label: 'Docker, runc' | 'Docker, gVisor' | 'Podman, runc';
   runtime: string | null;
   engine: () => TestEngine;
   make: () => Fixture;

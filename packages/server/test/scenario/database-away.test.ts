@@ -14,7 +14,7 @@ async function startPostgres(): Promise<EmbeddedServer & { end(): Promise<void> 
   const folder = mkdtempSync('/tmp/berth-away-');
   chmodSync(folder, 0o711);
   const paths = { home: join(folder, 'postgres'), socketDir: join(folder, 'run') };
-  await placeCluster(paths.home);
+  await placeCluster(paths.home, 'service');
   const server = await startEmbedded({ ...paths, log: silentLog, engines: findEngines().slice(0, 1) });
   const end = async () => {
     await server.stop();

@@ -22,7 +22,7 @@ const CHILD = fileURLToPath(new URL('./fixtures/embedded-child.ts', import.meta.
 async function dataFolder(made?: Engine): Promise<string> {
   const folder = mkdtempSync(join(folderForDatabases(), 'berth-data-'));
   chmodSync(folder, 0o711);
-  if (made) await placeCluster(join(folder, 'postgres'), made);
+  if (made) await placeCluster(join(folder, 'postgres'), 'service', made);
   return folder;
 }
 

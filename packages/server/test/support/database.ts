@@ -117,7 +117,7 @@ function mayRunPrograms(folder: string): boolean {
 
 async function startServer(engine: Engine): Promise<TestServer> {
   const home = mkdtempSync(join(folderForDatabases(), 'berth-pg-'));
-  await placeCluster(home, engine);
+  await placeCluster(home, 'server', engine);
   const { connection } = await startEmbedded({
     home,
     socketDir: join(home, 'run'),

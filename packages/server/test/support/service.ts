@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { folderForDatabases } from './database.ts';
-import { placeCluster } from './prepared-cluster.ts';
+import { placeCluster, placeHarness } from './prepared-cluster.ts';
 import { servicePort } from './service-port.ts';
 
 /** Here is the data of services that is not in memory. */
@@ -20,7 +20,7 @@ export interface ServiceOptions {
   readyMs?: number;
   /** Addresses of host names, told to this service alone: it sees another /etc/hosts. Needs root. */
   hosts?: Record<string, string>;
-  /** Makes the files of its database by itself, as on a machine of a user. Else they are there, without a row. */
+  /** Makes its database and its harness by itself, as on a machine of a user. Else they are there, without a row. */
   bare?: boolean;
   /** Its data lies on a disk of its own of this size, so that it can be filled. Needs root. */
   diskMiB?: number;
@@ -139,9 +139,11 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
 
   let key: string;
   try {
-    if (!options.bare && options.env?.['BERTH_DATABASE_URL'] === undefined) {
+    if (!options.bare) {
       mkdirSync(dataDir, { recursive: true, mode: 0o711 });
-      await placeCluster(join(dataDir, 'postgres'));
+      await placeHarness(join(dataDir, 'runtime'));
+      if (options.env?.['BERTH_DATABASE_URL'] === undefined)
+        await placeCluster(join(dataDir, 'postgres'), 'service');
     }
     await start();
     key = readFileSync(join(dataDir, 'bootstrap-key'), 'utf8').trim();

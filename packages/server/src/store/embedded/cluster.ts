@@ -57,7 +57,8 @@ export async function createCluster(
     '--auth=scram-sha-256',
     `--username=${USER}`,
   ];
-  if (!durable) options.push('--no-sync');
+  // Nobody waits for the disk, and files of the log as small as they can be leave the memory to others.
+  if (!durable) options.push('--no-sync', '--wal-segsize=1');
   try {
     await run(join(engine.binDir, 'initdb'), [...options, `--pwfile=${handedOver}`, '-D', partial], {
       cwd: '/',
