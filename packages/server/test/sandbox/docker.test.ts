@@ -8,7 +8,7 @@ import { collect, driverFixture } from './fixture.ts';
 
 // Side by side, since each mostly waits for its engine.
 describe('container engines', { concurrency: 2 }, () => {
-  // The attacks from gVisor, and all that Docker's containers do with Podman's, take long: docker-gvisor.faults.ts and podman.faults.ts.
+  // What takes long is in docker-gvisor.faults.ts and podman.faults.ts.
   engineSuite(
     'docker',
     [

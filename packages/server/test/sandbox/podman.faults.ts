@@ -1,4 +1,4 @@
 import { engineSuite } from './engine-suite.ts';
 
-// All that docker.test.ts does with Docker: a container of Podman takes four times as long.
+// All that docker.test.ts does with Docker and runc; a container of Podman takes four times as long.
 engineSuite('podman', [{ runtime: 'runc', column: 'Podman, runc', skip: false }], 'Podman, runc');
