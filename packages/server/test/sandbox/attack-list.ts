@@ -1,6 +1,6 @@
 import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
 import type { Fixture } from './fixture.ts';
-import { calls } from './probes.ts';
+import { calls, syscallLine } from './probes.ts';
 
 /** What the attacker aims at; each value is a file, a socket or a secret that the test put there. */
 export interface Targets {
@@ -30,7 +30,9 @@ export interface ScriptedAttack {
 
 /** Where the sandbox has a kernel of its own, that one answers. */
 export const OWN_KERNEL = 'a kernel of its own answers, and reaches nothing but its own sandbox';
-const refusedCalls = (printed: string): boolean => !/ (done|entered)$/m.test(printed);
+/** One that printed nothing was not tried. */
+const refusedCalls = (printed: string): boolean =>
+  / refused$/m.test(printed) && !/ (done|entered)$/m.test(printed);
 const says = (pattern: RegExp) => (printed: string) => pattern.test(printed);
 const tells = (printed: string, { secret }: Targets): boolean => printed.includes(secret);
 const byCalls = (
@@ -170,13 +172,15 @@ export const scriptedAttacks: ScriptedAttack[] = [
       'for f in /usr/x /etc/x /x /dev/x /bin/sh /proc/sys/kernel/core_pattern /proc/sys/vm/overcommit_memory /proc/sysrq-trigger /proc/1/oom_score_adj.x; do ( echo x > $f ) 2>/dev/null && echo wrote $f; done; true',
     reached: says(/^wrote/m),
   },
-  byCalls('22a', 'Real-time scheduling, swap, clocks, reboot, accounting, quotas', [
-    'swapon',
-    'reboot',
-    'settimeofday',
-    'acct',
-    'quotactl',
-  ]),
+  {
+    id: '22a',
+    title: 'Real-time scheduling, swap, clocks, reboot, accounting, quotas',
+    // SCHED_FIFO with the lowest priority of it, for itself.
+    script: () =>
+      `${calls(['swapon', 'reboot', 'settimeofday', 'acct', 'quotactl'])}; ${syscallLine('sched_setscheduler', 0, 1, '$p = pack("i", 1)')}`,
+    reached: (printed) => !refusedCalls(printed) || !/^sched_setscheduler -1 /m.test(printed),
+    ownKernel: true,
+  },
   {
     id: '22',
     title: 'Raise its own limits: open files, priority',

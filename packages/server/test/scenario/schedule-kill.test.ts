@@ -58,7 +58,7 @@ async function killInMidTick(service: Service, makeDue: () => void): Promise<voi
   }
 }
 
-test('02:30 in Berlin is fired once at each change of the clock, also by a service that is killed in the middle of the tick', async (t) => {
+test('02:30 in Berlin is fired once at each change of the clock, by a service that is killed in the middle of the tick', async (t) => {
   const { service, set } = await clockwork(t, '2025-03-30T00:00Z');
   const { api } = service;
   const agentId = (await api('GET', '/v1/agents')).body.agents[0].id as string;
@@ -79,13 +79,12 @@ test('02:30 in Berlin is fired once at each change of the clock, also by a servi
     (await api('GET', `/v1/agents/${agentId}/runs?limit=100`)).body.runs as { id: string }[];
   const fired: string[] = [];
 
-  // When the tick is due, when the next one is, and whether the service is killed: where the hour comes twice, so that a
-  // tick that is fired once more would show.
+  // When the tick is due, and when the next one is. In spring there is no 02:30; in autumn there are two.
   const changes = [
-    { due: '2025-03-30T01:00:00.000Z', next: '2025-03-31T00:30:00.000Z', isKilled: false },
-    { due: '2025-10-26T00:30:00.000Z', next: '2025-10-27T01:30:00.000Z', isKilled: true },
+    { due: '2025-03-30T01:00:00.000Z', next: '2025-03-31T00:30:00.000Z' },
+    { due: '2025-10-26T00:30:00.000Z', next: '2025-10-27T01:30:00.000Z' },
   ];
-  for (const { due, next, isKilled } of changes) {
+  for (const { due, next } of changes) {
     // What is due in the months between is not missed.
     await api('POST', `${path}/pause`);
     const eve = `${due.slice(0, 10)}T00:00Z`;
@@ -93,11 +92,8 @@ test('02:30 in Berlin is fired once at each change of the clock, also by a servi
     await until('the clock has been set', async () => (await clockOf(service)) >= Date.parse(eve));
     await api('POST', `${path}/resume`);
     assert.equal(await nextDueAt(), due);
-    const makeDue = () => set(due.replace('00.000Z', '01.000Z'));
-    if (isKilled) {
-      await killInMidTick(service, makeDue);
-      await service.restart();
-    } else makeDue();
+    await killInMidTick(service, () => set(due.replace('00.000Z', '01.000Z')));
+    await service.restart();
     const [tick] = await until('the tick was fired', async () => {
       const all = await ticks();
       return all.length > fired.length ? all : null;
