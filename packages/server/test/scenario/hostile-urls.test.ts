@@ -1,76 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { signed, type Unsigned } from '../channels/fixtures/fixture.ts';
-import { address, resendFixture } from '../channels/fixtures/mail.ts';
-import { message } from '../support/a2a-world.ts';
-import { hostFetch } from '../support/host-fetch.ts';
+import { resendFixture } from '../channels/fixtures/mail.ts';
 import { hostileHosts, hostileNames, urlsFor } from '../support/hostile-urls.ts';
-import { providerStandIn } from '../support/provider-stand-in.ts';
 import { workshop } from '../support/scenario.ts';
-import { startService, type Service } from '../support/service.ts';
+import { startService } from '../support/service.ts';
 import { trap } from '../support/trap.ts';
 import { until } from '../support/until.ts';
-
-/** The one address that the operator has opened: whoever is there shows that what was refused would have been dialled. */
-const openHost = '127.0.0.9';
-
-/** What a program of an agent does that has such MCP servers: it asks each, through the way out that the sandbox has. */
-const mcpClient = `
-import { readFileSync } from 'node:fs';
-import { request } from 'node:http';
-const { hosts } = JSON.parse(readFileSync('hosts.json', 'utf8'));
-const proxy = new URL(process.env.http_proxy ?? process.env.HTTP_PROXY);
-const initialize = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
-const ask = (method, path) => new Promise((resolve) => {
-  const headers = { host: path.replace(/^http:..|.mcp$/g, ''), 'content-type': 'application/json' };
-  const sent = request({ host: proxy.hostname, port: proxy.port, method, path, headers, agent: false });
-  sent.on('connect', (response, socket) => { socket.destroy(); resolve(response.statusCode); });
-  sent.on('response', (response) => { response.resume(); resolve(response.statusCode); });
-  sent.on('error', (error) => resolve(error.code));
-  sent.end(method === 'POST' ? initialize : undefined);
-});
-const ends = [];
-for (const host of process.argv[2] ? [process.argv[2]] : hosts)
-  for (const [method, path] of [['POST', 'http://' + host + '/mcp'], ['CONNECT', host]])
-    ends.push(host + ' ' + method + ' ' + (await ask(method, path)));
-console.log('asked ' + ends.length + ', not refused: ' + JSON.stringify(ends.filter((end) => !/ 4[0-9]{2}$/.test(end))));
-`;
-
-/** A Resend of which each mail has these files; the service asks it what they are. */
-async function mails(filesOf: (id: string) => string[]) {
-  return providerStandIn(({ method, path }) => {
-    if (method === 'POST') return { body: { id: 'sent' } };
-    const id = path.split('/').at(-1)!;
-    const attachments = filesOf(id).map((download_url, index) => ({
-      filename: `${index}.txt`,
-      content_type: 'text/plain',
-      download_url,
-    }));
-    return {
-      body: {
-        from: 'Ada <ada@example.com>',
-        subject: 'Files',
-        text: 'say: thanks',
-        headers: {},
-        attachments,
-      },
-    };
-  }, openHost);
-}
-
-async function deliverMail(service: Service, channelId: string, id: string): Promise<void> {
-  const data = { email_id: id, from: 'ada@example.com', to: [address], message_id: `<${id}@example.com>` };
-  const unsigned: Unsigned = {
-    body: JSON.stringify({ type: 'email.received', data }),
-    headers: { 'x-test-id': id },
-  };
-  const { headers, body } = signed(resendFixture, unsigned, Date.now());
-  const reply = await service.api('POST', `/api/webhooks/email/${channelId}`, body, {
-    ...Object.fromEntries(headers),
-    authorization: '',
-  });
-  assert.equal(reply.status, 200, reply.text);
-}
+import { deliverMail, mails, mcpClient, openHost, pushesTo } from '../support/url-places.ts';
 
 test('a hostile URL is refused by the running service before it connects, in outbound webhooks, gitUrl, MCP, answers, push notifications and attachments alike', async (t) => {
   // Another hosts file takes root; the names are tried against a resolver of the tests elsewhere.
@@ -144,20 +80,7 @@ test('a hostile URL is refused by the running service before it connects, in out
     assert.equal(body.details[0].path, 'settings.replyUrl');
   }
 
-  const fetchHost = hostFetch(service.port);
-  const push = async (url: string) => {
-    const params = { message: message('say: hi'), configuration: { taskPushNotificationConfig: { url } } };
-    const response = await fetchHost(`http://${speaker.id}.localhost:${service.port}/a2a`, {
-      method: 'POST',
-      headers: {
-        authorization: `Bearer ${service.key}`,
-        'content-type': 'application/json',
-        'a2a-version': '1.0',
-      },
-      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'SendMessage', params }),
-    });
-    return (await response.json()) as { error?: { code: number } };
-  };
+  const push = pushesTo(service, speaker.id);
   for (const url of urls) assert.equal((await push(url)).error?.code, -32602, `push ${url}`);
 
   const files = secure.filter((url) => url.startsWith('https://'));

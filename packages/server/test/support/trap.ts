@@ -7,14 +7,16 @@ import type { TestContext } from 'node:test';
 export interface Caught {
   /** Of the peer's process. */
   pid: number;
+  /** Of this machine, to which it came: an IPv4 one in its usual form. */
+  address: string;
   head: string;
 }
 
 /**
  * A listener on every address of this machine; which of those who reach it belong to `pid` or descend from it. Others
- * may come by: its port is one that the kernel has given to somebody else before.
+ * may come by: its port is one that the kernel has given to somebody else before. `answer` is what they are told before the end.
  */
-export async function trap(t: TestContext, pid: () => number) {
+export async function trap(t: TestContext, pid: () => number, answer: () => string = () => '') {
   const caught: Caught[] = [];
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
@@ -22,11 +24,12 @@ export async function trap(t: TestContext, pid: () => number) {
     // While it stands: of a connection that is closed nobody knows any more whose it was.
     const owner = remotePort === undefined ? null : ownerOf(remotePort, localPort!, familyOf(pid()));
     if (owner === null) return void socket.destroy();
-    const found: Caught = { pid: owner, head: '' };
+    const address = (socket.localAddress ?? '').replace(/^::ffff:/, '');
+    const found: Caught = { pid: owner, address, head: '' };
     caught.push(found);
     socket.once('data', (bytes: Buffer) => {
       found.head = bytes.toString('latin1');
-      socket.destroy();
+      socket.end(answer(), () => socket.destroy());
     });
   });
   server.listen(0);
