@@ -8,7 +8,8 @@ test('Two hundred turns survive thirty kills of the service.', async (t) => {
   const report = await killRounds({
     turns: 200,
     kills: 30,
-    pauseMs: [100, 4_000],
+    // Short, so that most kills come while turns are sent or run.
+    pauseMs: [50, 900],
     agents: 4,
     conversations: 16,
     seed,
