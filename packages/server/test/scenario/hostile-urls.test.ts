@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { resendFixture } from '../channels/fixtures/mail.ts';
 import { hostileHosts, hostileNames, urlsFor } from '../support/hostile-urls.ts';
 import { workshop } from '../support/scenario.ts';
 import { startService } from '../support/service.ts';
 import { trap } from '../support/trap.ts';
 import { until } from '../support/until.ts';
-import { deliverMail, mails, mcpClient, openHost, pushesTo } from '../support/url-places.ts';
+import { mailbox, mails, mcpClient, openHost, pushesTo } from '../support/url-places.ts';
 
 test('a hostile URL is refused by the running service before it connects, in outbound webhooks, gitUrl, MCP, answers, push notifications and attachments alike', async (t) => {
   // Another hosts file takes root; the names are tried against a resolver of the tests elsewhere.
@@ -89,29 +88,7 @@ test('a hostile URL is refused by the running service before it connects, in out
   );
   const resend = await mails((id) => parts[Number(id)] ?? [`https://${openHost}:${port}/file`]);
   t.after(() => resend.close());
-  const made = await api('POST', `/v1/agents/${speaker.id}/channels`, {
-    kind: 'email',
-    settings: resendFixture.settings,
-    credentials: resendFixture.credentials,
-    apiBaseUrl: resend.url,
-  });
-  assert.equal(made.status, 201, made.text);
-  const channelId = made.body.channel.id as string;
-  const events = async () =>
-    (await api('GET', `/v1/agents/${speaker.id}/inbound-events?limit=100`)).body.events as {
-      id: string;
-      state: string;
-      conversationId: string;
-    }[];
-  const mail = async (id: string) => {
-    const before = new Set((await events()).map((event) => event.id));
-    await deliverMail(service, channelId, id);
-    const event = await until('the mail is answered', async () =>
-      (await events()).find((one) => !before.has(one.id) && one.state === 'done'),
-    );
-    const said = await api('GET', `/v1/conversations/${event.conversationId}/messages`);
-    return said.text;
-  };
+  const mail = await mailbox(service, speaker.id, resend.url);
   for (const [id, part] of parts.entries()) {
     const told = await mail(String(id));
     assert.equal(told.match(/not there, its address may not be called/g)?.length, part.length, told);

@@ -2,13 +2,12 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { resendFixture } from '../channels/fixtures/mail.ts';
 import { workshop } from '../support/scenario.ts';
 import { openServiceDatabase } from '../support/scenario-world.ts';
 import { startService } from '../support/service.ts';
 import { trap } from '../support/trap.ts';
 import { until } from '../support/until.ts';
-import { deliverMail, mails, mcpClient, openHost, pushesTo } from '../support/url-places.ts';
+import { inboundEvents, mailbox, mails, mcpClient, openHost, pushesTo } from '../support/url-places.ts';
 
 const name = 'moves.example.com';
 const closedHost = '127.0.0.8';
@@ -54,13 +53,7 @@ test(
     assert.equal(channel.status, 201, channel.text);
     const resend = await mails(() => [`https://${name}:${port}/file`]);
     t.after(() => resend.close());
-    const mailbox = await api('POST', `/v1/agents/${speaker.id}/channels`, {
-      kind: 'email',
-      settings: resendFixture.settings,
-      credentials: resendFixture.credentials,
-      apiBaseUrl: resend.url,
-    });
-    assert.equal(mailbox.status, 201, mailbox.text);
+    const mail = await mailbox(service, speaker.id, resend.url);
 
     /** What the service notes of the first attempt at a webhook. */
     const webhook = async () => {
@@ -73,16 +66,11 @@ test(
       if (delivery.state === 'delivered') return `delivered ${delivery.lastStatus}`;
       return ['failed', delivery.lastStatus, delivery.lastError].filter(Boolean).join(' ');
     };
-    const events = async () =>
-      (await api('GET', `/v1/agents/${speaker.id}/inbound-events?limit=100`)).body.events as {
-        id: string;
-        state: string;
-        reason: string | null;
-        conversationId: string;
-      }[];
     const ended = (id: string) =>
       until('the event has ended', async () =>
-        (await events()).find((one) => one.id === id && !['queued', 'processing'].includes(one.state)),
+        (await inboundEvents(service, speaker.id)).find(
+          (one) => one.id === id && !['queued', 'processing'].includes(one.state),
+        ),
       );
     const answer = async () => {
       const tried = await api('POST', `/v1/channels/${channel.body.channel.id}/test`, {
@@ -92,14 +80,6 @@ test(
       assert.equal(tried.status, 200, tried.text);
       const { state, reason } = await ended(tried.body.events[0].id);
       return reason === null ? state : `${state} ${reason}`;
-    };
-    const mail = async (id: string) => {
-      const before = new Set((await events()).map((event) => event.id));
-      await deliverMail(service, mailbox.body.channel.id, id);
-      const event = await until('the mail is there', async () =>
-        (await events()).find((one) => !before.has(one.id)),
-      );
-      return (await api('GET', `/v1/conversations/${(await ended(event.id)).conversationId}/messages`)).text;
     };
     const send = pushesTo(service, speaker.id);
     const push = async (path: string) => {

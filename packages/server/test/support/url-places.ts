@@ -5,6 +5,7 @@ import { message } from './a2a-world.ts';
 import { hostFetch } from './host-fetch.ts';
 import { providerStandIn } from './provider-stand-in.ts';
 import type { Service } from './service.ts';
+import { until } from './until.ts';
 
 /** The one address that the operator has opened: whoever is there shows that what was refused would have been dialled. */
 export const openHost = '127.0.0.9';
@@ -53,7 +54,7 @@ export async function mails(filesOf: (id: string) => string[]) {
   }, openHost);
 }
 
-export async function deliverMail(service: Service, channelId: string, id: string): Promise<void> {
+async function deliverMail(service: Service, channelId: string, id: string): Promise<void> {
   const data = { email_id: id, from: 'ada@example.com', to: [address], message_id: `<${id}@example.com>` };
   const unsigned: Unsigned = {
     body: JSON.stringify({ type: 'email.received', data }),
@@ -65,6 +66,39 @@ export async function deliverMail(service: Service, channelId: string, id: strin
     authorization: '',
   });
   assert.equal(reply.status, 200, reply.text);
+}
+
+export interface InboundEvent {
+  id: string;
+  state: string;
+  reason: string | null;
+  conversationId: string;
+}
+
+/** Those of an agent, newest first. */
+export async function inboundEvents({ api }: Service, agentId: string): Promise<InboundEvent[]> {
+  return (await api('GET', `/v1/agents/${agentId}/inbound-events?limit=100`)).body.events as InboundEvent[];
+}
+
+/** Gives an agent a mailbox at a stand-in of Resend; each mail that comes resolves with what was said of it, as JSON. */
+export async function mailbox(
+  service: Service,
+  agentId: string,
+  apiBaseUrl: string,
+): Promise<(id: string) => Promise<string>> {
+  const { api } = service;
+  const { settings, credentials } = resendFixture;
+  const fields = { kind: 'email', settings, credentials, apiBaseUrl };
+  const made = await api('POST', `/v1/agents/${agentId}/channels`, fields);
+  assert.equal(made.status, 201, made.text);
+  return async (id) => {
+    const before = new Set((await inboundEvents(service, agentId)).map((event) => event.id));
+    await deliverMail(service, made.body.channel.id as string, id);
+    const event = await until('the mail is answered', async () =>
+      (await inboundEvents(service, agentId)).find((one) => !before.has(one.id) && one.state === 'done'),
+    );
+    return (await api('GET', `/v1/conversations/${event.conversationId}/messages`)).text;
+  };
 }
 
 /** Sends a message by A2A that is to be told of at `url`. */
