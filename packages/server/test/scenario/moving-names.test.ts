@@ -13,7 +13,7 @@ const name = 'moves.example.com';
 const closedHost = '127.0.0.8';
 
 test(
-  'a name that leads elsewhere since it was checked, and a redirect, take the running service nowhere, in outbound webhooks, answers, push notifications, gitUrl, MCP and attachments alike',
+  'a name that leads elsewhere now takes the running service nowhere, in outbound webhooks, answers, push notifications, gitUrl, MCP and attachments alike, nor does a redirect in the first three',
   { skip: process.getuid?.() !== 0 && 'another hosts file takes root' },
   async (t) => {
     const service = await startService({
