@@ -67,7 +67,7 @@ async function main(argv: string[]): Promise<number> {
   }, MAX_MS).unref();
   const isAsked = ([name]: [string, unknown]) => asked.length === 0 || asked.includes(name);
   const facts = machine(diskFolder);
-  const otherWork = watchOtherWork();
+  const otherWork = await watchOtherWork();
   const figures: Figure[] = [];
   for (const [name, measure] of Object.entries(alone).filter(isAsked)) {
     process.stderr.write(`${name} …\n`);
@@ -77,7 +77,7 @@ async function main(argv: string[]): Promise<number> {
   if (shared.length > 0) figures.push(...(await inWorld({}, (world) => all(shared, world))));
   const report = asJson ? `${JSON.stringify({ machine: facts, figures }, null, 2)}\n` : table(facts, figures);
   process.stdout.write(report);
-  const percent = Math.round(otherWork() * 100);
+  const percent = Math.round((await otherWork.end()) * 100);
   process.stderr.write(`Other work on the machine took about ${percent} % of its processors meanwhile.\n`);
   return 0;
 }

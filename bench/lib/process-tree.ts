@@ -7,6 +7,10 @@ export interface Process {
   name: string;
   /** Of itself and of its children that have ended and were waited for. */
   cpuMs: number;
+  /** The part of those children in it. */
+  childrenCpuMs: number;
+  /** Ticks of the kernel since its own start: with the pid it is this process and no later one. */
+  startedAt: number;
 }
 
 /** The kernel's USER_HZ, which is 100 on every Linux that Node runs on. */
@@ -22,19 +26,30 @@ export function readProcess(pid: number): Process | null {
   // The name stands in brackets and may hold anything, brackets and spaces among it.
   const end = text.lastIndexOf(')');
   const fields = text.slice(end + 2).split(' ');
-  const ticks = [11, 12, 13, 14].reduce((sum, index) => sum + Number(fields[index]), 0);
-  const name = text.slice(text.indexOf('(') + 1, end);
-  return { pid, parent: Number(fields[1]), name, cpuMs: ticks * MS_PER_TICK };
+  const msOf = (...at: number[]) => at.reduce((sum, index) => sum + Number(fields[index]), 0) * MS_PER_TICK;
+  return {
+    pid,
+    parent: Number(fields[1]),
+    name: text.slice(text.indexOf('(') + 1, end),
+    cpuMs: msOf(11, 12, 13, 14),
+    childrenCpuMs: msOf(13, 14),
+    startedAt: Number(fields[19]),
+  };
+}
+
+/** All that the machine has now. */
+export function allProcesses(): Process[] {
+  return readdirSync('/proc').flatMap((entry) => {
+    const found = /^\d+$/.test(entry) ? readProcess(Number(entry)) : null;
+    return found ? [found] : [];
+  });
 }
 
 /** The process and everything below it. */
 export function processTree(rootPid: number): Process[] {
-  const children = new Map<number, Process[]>();
-  for (const entry of readdirSync('/proc')) {
-    const found = /^\d+$/.test(entry) ? readProcess(Number(entry)) : null;
-    if (found) children.set(found.parent, [...(children.get(found.parent) ?? []), found]);
-  }
-  const root = readProcess(rootPid);
+  const all = allProcesses();
+  const children = Map.groupBy(all, ({ parent }) => parent);
+  const root = all.find(({ pid }) => pid === rootPid);
   const tree: Process[] = root ? [root] : [];
   for (let at = 0; at < tree.length; at += 1) tree.push(...(children.get(tree[at]!.pid) ?? []));
   return tree;
