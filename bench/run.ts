@@ -8,6 +8,7 @@ import type { World } from './lib/world.ts';
 import { agentReads } from './measure/agent-reads.ts';
 import { coldStart } from './measure/cold-start.ts';
 import { cpuPerMessage } from './measure/cpu-per-message.ts';
+import { hops } from './measure/hops.ts';
 import { idleMemory } from './measure/idle-memory.ts';
 import { inbound, inboundBacklog } from './measure/inbound.ts';
 import { latency } from './measure/latency.ts';
@@ -27,6 +28,7 @@ const alone: Record<string, () => Promise<Figure[]>> = {
   neighbours,
   inbound,
   'inbound-backlog': inboundBacklog,
+  hops,
   // Its service speaks gRPC too, whose code would be in the memory that those below measure.
   surfaces: () => inWorld({ BERTH_A2A_GRPC_PORT: '0' }, surfaces),
 };

@@ -21,8 +21,11 @@ export interface LoadResult {
 /** A conversation gets so many turns, then the next one begins: what is measured is not a long conversation. */
 const TURNS = 20;
 
+/** To whom they are sent. */
+export type Target = Pick<World, 'client' | 'agentId'>;
+
 /** Sends messages over a fixed number of conversations. Rejects when one is not answered whole. */
-export async function runLoad(world: World, load: Load): Promise<LoadResult> {
+export async function runLoad(target: Target, load: Load): Promise<LoadResult> {
   const result: LoadResult = { perSecond: 0, totalMs: [], firstMs: [] };
   const content = messageOf(load.script);
   let left = load.messages;
@@ -31,7 +34,7 @@ export async function runLoad(world: World, load: Load): Promise<LoadResult> {
     for (let turn = 0; left > 0; turn += 1) {
       left -= 1;
       if (turn % TURNS === 0) conversationId = null;
-      conversationId = await exchange(world, load, conversationId, content, result);
+      conversationId = await exchange(target, load, conversationId, content, result);
     }
   };
   const startMs = performance.now();
@@ -41,13 +44,13 @@ export async function runLoad(world: World, load: Load): Promise<LoadResult> {
 }
 
 async function exchange(
-  world: World,
+  target: Target,
   load: Load,
   conversationId: string | null,
   content: string,
   result: LoadResult,
 ): Promise<string> {
-  const { client, agentId } = world;
+  const { client, agentId } = target;
   if (!load.isStreamed) {
     const answer = await client.send(agentId, conversationId, content);
     result.totalMs.push(answer.totalMs);

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startService } from '../../packages/server/test/support/service.ts';
 import type { Service } from '../../packages/server/test/support/service.ts';
-import { startChild } from './children.ts';
-import type { Child } from './children.ts';
 import { Client } from './client.ts';
 import type { FloorReply, FloorRequest } from './floor-process.ts';
+import { startModel } from './model.ts';
+import type { ScriptedModel } from './model.ts';
 import { answerOf, messageOf } from './script.ts';
 
 /** What every measurement works with: the whole service, the scripted model, the floor, a client. */
@@ -27,30 +27,25 @@ const WARM = { tokens: 20, firstMs: 0, gapMs: 0 };
 
 export async function openWorld(env: Record<string, string> = {}): Promise<World> {
   const dir = mkdtempSync(join(tmpdir(), 'berth-bench-'));
-  const socket = join(dir, 'model.sock');
-  const children: Child[] = [];
+  let model: ScriptedModel | null = null;
   let service: Service | null = null;
   let client: Client | null = null;
   const end = async (): Promise<void> => {
     client?.close();
     await service?.end();
-    for (const child of children) await child.end();
+    await model?.end();
     rmSync(dir, { recursive: true, force: true });
   };
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, () => void end().finally(() => process.exit(1)));
   }
   try {
-    const model = startChild('./model-process.ts', [socket]);
-    children.push(model);
-    const { port } = await model.next<{ port: number }>();
-    const floor = startChild('./floor-process.ts', [socket]);
-    children.push(floor);
+    model = await startModel(dir);
     service = await startService({
       isOnDisk: true,
       env: {
         ANTHROPIC_API_KEY: 'bench',
-        ANTHROPIC_BASE_URL: `http://127.0.0.1:${port}`,
+        ANTHROPIC_BASE_URL: `http://127.0.0.1:${model.port}`,
         BERTH_DEFAULT_MODEL: MODEL,
         BERTH_RATE_LIMIT: '100000000/60',
         BERTH_LOG_LEVEL: 'warn',
@@ -58,7 +53,7 @@ export async function openWorld(env: Record<string, string> = {}): Promise<World
       },
     });
     client = new Client(service.url, service.key);
-    const world: World = worldOf(service, client, floor, end);
+    const world: World = worldOf(service, client, model.floor, end);
     world.agentId = await world.newAgent('bench');
     return world;
   } catch (error) {
@@ -67,13 +62,13 @@ export async function openWorld(env: Record<string, string> = {}): Promise<World
   }
 }
 
-function worldOf(service: Service, client: Client, floor: Child, end: () => Promise<void>): World {
+function worldOf(service: Service, client: Client, floor: World['floor'], end: () => Promise<void>): World {
   const expected = answerOf(WARM.tokens);
   return {
     service,
     client,
     agentId: '',
-    floor: (request) => floor.ask<FloorReply>(request),
+    floor,
     async newAgent(name) {
       const { agent } = await client.json<{ agent: { id: string } }>('POST', '/v1/agents', {
         name,

@@ -52,6 +52,8 @@ export interface Service {
   /** The bootstrap key: edit, org-bound. */
   key: string;
   dataDir: string;
+  /** The variables that it is started with. */
+  readonly env: Readonly<Record<string, string>>;
   /** Of the running process; another one after a restart. */
   readonly pid: number;
   /** A request with the bootstrap key; `headers.authorization` replaces it, `''` leaves it out. */
@@ -159,6 +161,9 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     port,
     key,
     dataDir,
+    get env() {
+      return env;
+    },
     get pid() {
       if (running?.child.pid === undefined) throw new Error('The service does not run.');
       return running.child.pid;
