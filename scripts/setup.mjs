@@ -19,6 +19,7 @@ import { applyPatches } from './patches.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const forTests = process.argv.includes('--test');
+const forBench = process.argv.includes('--bench');
 
 function fail(line) {
   process.stderr.write(`berth: ${line}\n`);
@@ -136,6 +137,12 @@ const engines = [
   ['mkfs.ext4', 'e2fsprogs'],
 ];
 
+/** What another runtime needs that the bench compares with. */
+const benchPrograms = [
+  ['socat', 'socat'],
+  ['rg', 'ripgrep'],
+];
+
 const missingOf = (programs) => programs.flatMap(([program, name]) => (onPath(program) ? [] : [name]));
 
 /** What apt is to install. Ends the program where a person has to do that. */
@@ -149,14 +156,24 @@ function missingPackages() {
     ...(forTests && !hasSystemPostgres() ? ['postgresql'] : []),
     ...(forTests ? missingOf(testPrograms) : []),
   ];
-  if (process.getuid() === 0 && onPath('apt-get'))
-    return { needed: [...needed, ...wanted], optional: forTests ? missingOf(engines) : [] };
+  const compared = forBench ? missingOf(benchPrograms) : [];
+  if (process.getuid() === 0 && onPath('apt-get')) {
+    const optional = [...(forTests ? missingOf(engines) : []), ...compared];
+    return { needed: [...needed, ...wanted], optional };
+  }
   if (needed.length > 0) fail(`missing system packages; ${remedy([...needed, ...wanted])}`);
   // Tests that need these skip, and say so.
   if (wanted.length > 0)
     process.stderr.write(`berth: some tests will be skipped; to have all of them, ${remedy(wanted)}\n`);
+  if (compared.length > 0)
+    process.stderr.write(`berth: sandbox-runtime will not be measured; to have it, ${remedy(compared)}\n`);
   return { needed: [], optional: [] };
 }
+
+const without = (name) =>
+  benchPrograms.some((program) => program[1] === name)
+    ? 'sandbox-runtime is not measured'
+    : 'some tests will be skipped';
 
 /** Resolves with what went wrong, null when nothing did. */
 async function systemPackages({ needed, optional }) {
@@ -175,8 +192,7 @@ async function systemPackages({ needed, optional }) {
   if (optional.length === 0 || (optional.length > 1 && (await aptInstall(optional, { isTold: false }))))
     return null;
   for (const name of optional)
-    if (!(await aptInstall([name])))
-      process.stderr.write(`berth: without ${name} some tests will be skipped\n`);
+    if (!(await aptInstall([name]))) process.stderr.write(`berth: without ${name} ${without(name)}\n`);
   return null;
 }
 

@@ -29,6 +29,7 @@ export function frozen({ client }: World, agentId: string): Promise<void> {
 export interface Executed {
   exitCode: number | null;
   stdout: string;
+  stderr: string;
 }
 
 /** Runs a command in the agent's sandbox, which is started or thawed for it. */

@@ -1,24 +1,47 @@
 import { execIn } from './agents.ts';
+import { watchDeeds } from './deeds.ts';
+import type { Deed } from './deeds.ts';
 import type { World } from './world.ts';
 
-/** Shell scripts that take what they can get; each goes on until it is killed, or its sandbox is. */
-export const attacks: Record<string, string[]> = {
-  CPU: ['for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait'],
-  memory: ['while :; do perl -e \'push @a, "x" x 1048576 while 1\'; done'],
-  processes: [
-    'perl -e \'$SIG{CHLD} = "IGNORE"; while (1) { $p = fork; if (defined $p && !$p) { exit if rand() < 0.5; sleep 60; exit } }\'',
-  ],
-  disk: [
-    'cd /workspace; while :; do rm -f fill; dd if=/dev/zero of=fill bs=1M count=100000 conv=fsync; done',
-  ],
-  output: Array.from({ length: 4 }, () => 'yes hostile'),
-  connections: [
-    connect(
-      'my ($h, $p) = $ENV{HTTP_PROXY} =~ m{//(.*):(\\d+)}; IO::Socket::INET->new(PeerAddr => $h, PeerPort => $p)',
-      'CONNECT 10.0.0.1:443 HTTP/1.1',
-    ),
-    connect('IO::Socket::UNIX->new(Peer => "/run/berth/gateway.sock")', 'GET /nothing HTTP/1.1'),
-  ],
+export interface Attack {
+  /** Shell scripts that take what they can get; each goes on until it is killed, or its sandbox is. */
+  scripts: string[];
+  /** How it is known that it acts. */
+  deed: Deed;
+}
+
+export const attacks: Record<string, Attack> = {
+  CPU: {
+    scripts: ['for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait'],
+    deed: { cpuMs: 300, processes: 8 },
+  },
+  memory: {
+    scripts: ['while :; do perl -e \'push @a, "x" x 1048576 while 1\'; done'],
+    deed: { memoryMb: 256 },
+  },
+  processes: {
+    scripts: [
+      'perl -e \'$SIG{CHLD} = "IGNORE"; while (1) { $p = fork; if (defined $p && !$p) { exit if rand() < 0.5; sleep 60; exit } }\'',
+    ],
+    deed: { processes: 100 },
+  },
+  disk: {
+    scripts: [
+      'cd /workspace; while :; do rm -f fill; dd if=/dev/zero of=fill bs=1M count=100000 conv=fsync; done',
+    ],
+    deed: { ddCpuMs: 40 },
+  },
+  output: { scripts: Array.from({ length: 4 }, () => 'yes hostile'), deed: { readMb: 4 } },
+  connections: {
+    scripts: [
+      connect(
+        'my ($h, $p) = $ENV{HTTP_PROXY} =~ m{//(.*):(\\d+)}; IO::Socket::INET->new(PeerAddr => $h, PeerPort => $p)',
+        'CONNECT 10.0.0.1:443 HTTP/1.1',
+      ),
+      connect('IO::Socket::UNIX->new(Peer => "/run/berth/gateway.sock")', 'GET /nothing HTTP/1.1'),
+    ],
+    deed: { descriptors: 30 },
+  },
 };
 
 /** Keeps as many connections open as it gets, and opens a new one for each that is closed. */
@@ -28,6 +51,11 @@ function connect(open: string, line: string): string {
 }
 
 export interface Hostility {
+  /**
+   * Resolves once each attack is seen to act, or after a while with what was not seen: attacks of one sandbox take from each
+   * other what they need. Rejects when none of them acts.
+   */
+  idle(): Promise<Attack[]>;
   /** Resolves once all of it has ended. */
   end(): Promise<void>;
 }
@@ -35,18 +63,35 @@ export interface Hostility {
 const PAUSE_MS = 50;
 const SCRIPT_MS = 60_000;
 
-/** Runs scripts in an agent's sandbox, and runs them anew when they or the sandbox end. */
-export function beHostile(world: World, agentId: string, scripts: readonly string[]): Hostility {
+/** Runs attacks in an agent's sandbox, and runs their scripts anew when they or the sandbox end. */
+export function beHostile(world: World, agentId: string, of: readonly Attack[]): Hostility {
+  const deeds = watchDeeds(world.service.pid);
+  const outcomes: string[] = [];
   let isOver = false;
   const persist = async (script: string): Promise<void> => {
     while (!isOver) {
       // A sandbox that was ended for its disk, or has no process left for a command, refuses: try again.
-      await execIn(world, agentId, ['sh', '-c', script], SCRIPT_MS).catch(() => null);
+      const outcome = await execIn(world, agentId, ['sh', '-c', script], SCRIPT_MS).then(
+        ({ exitCode, stderr }) => `exit ${exitCode} ${stderr.slice(0, 200)}`,
+        String,
+      );
+      outcomes.push(outcome);
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
   };
-  const all = scripts.map(persist);
+  const all = of.flatMap(({ scripts }) => scripts).map(persist);
+  const told = (idle: Attack[]) => {
+    const wanted = idle.map(({ deed }) => JSON.stringify(deed)).join(', ');
+    return `${wanted} more was looked for. ${outcomes.length} scripts ended, the last: ${outcomes.slice(-4).join('; ')}`;
+  };
   return {
+    async idle() {
+      const missing = await deeds.missing(of.map(({ deed }) => deed));
+      const idle = of.filter(({ deed }) => missing.includes(deed));
+      if (idle.length === of.length) throw new Error(`An attack did not act: ${told(idle)}`);
+      if (idle.length > 0) process.stderr.write(`  Not seen to act: ${told(idle)}\n`);
+      return idle;
+    },
     async end() {
       isOver = true;
       await world.client.json('POST', `/sandbox/${agentId}/kill`);

@@ -2,6 +2,7 @@ import { deployed, execIn } from '../lib/agents.ts';
 import { atMost, figure } from '../lib/figure.ts';
 import type { Figure } from '../lib/figure.ts';
 import { attacks, beHostile } from '../lib/hostile.ts';
+import type { Attack } from '../lib/hostile.ts';
 import type { Answered } from '../lib/client.ts';
 import { messageOf } from '../lib/script.ts';
 import { watchPeakRssMb } from '../lib/memory.ts';
@@ -16,6 +17,7 @@ const MAX_MS = 10_000;
 const TURNS = 20;
 /** Until the attack is in full swing. */
 const LEAD_MS = 1_000;
+const ALL = 'all of it';
 const SCRIPT = { tokens: 20, firstMs: 5, gapMs: 2 };
 
 /**
@@ -30,37 +32,43 @@ export async function neighbours(only?: readonly string[]): Promise<Figure[]> {
     const hostileId = await world.newAgent('hostile');
     await deployed(world, hostileId);
     const figures: Figure[] = [];
-    const all = { ...attacks, 'all of it': Object.values(attacks).flat() };
-    for (const [name, scripts] of Object.entries(all))
+    for (const [name, attack] of Object.entries(attacks))
       if (only === undefined || only.includes(name))
-        figures.push(...(await beside(world, hostileId, name, scripts)));
+        figures.push(...(await beside(world, hostileId, name, [attack])));
+    if (only === undefined || only.includes(ALL))
+      figures.push(...(await beside(world, hostileId, ALL, Object.values(attacks))));
     return figures;
   } finally {
     await world.end();
   }
 }
 
-async function beside(world: World, hostileId: string, name: string, scripts: string[]): Promise<Figure[]> {
+async function beside(world: World, hostileId: string, name: string, attack: Attack[]): Promise<Figure[]> {
   const alone: Turns = { ms: [], failed: 0 };
   const together: Turns = { ms: [], failed: 0 };
   const peaksMb: number[] = [];
+  const idle = new Set<string>();
   for (let round = 0; round < ROUNDS; round += 1) {
     await talk(world, alone);
     await execIn(world, hostileId, ['true']);
     const peak = watchPeakRssMb(world.service.pid);
-    const hostility = beHostile(world, hostileId, scripts);
+    const hostility = beHostile(world, hostileId, attack);
     try {
       await new Promise((resolve) => setTimeout(resolve, LEAD_MS));
+      // Turns beside nothing would look well: it acts before them, and still does after them.
+      for (const attack of await hostility.idle()) idle.add(nameOf(attack));
       await talk(world, together);
+      for (const attack of await hostility.idle()) idle.add(nameOf(attack));
     } finally {
       await hostility.end();
       peaksMb.push(peak.stop());
     }
   }
+  const told = idle.size === 0 ? name : `${name} (not always seen: ${[...idle].join(', ')})`;
   // Lowest, highest and number are those of the turns beside it.
   const turns = (share: number, target: boolean): Figure => {
     const floor = quantile(alone.ms, share);
-    const title = `Turn beside an agent that is after ${name}, p${share * 100}`;
+    const title = `Turn beside an agent that is after ${told}, p${share * 100}`;
     const own = figure(
       title,
       'ms',
@@ -84,6 +92,9 @@ async function beside(world: World, hostileId: string, name: string, scripts: st
     );
   return figures;
 }
+
+const nameOf = (attack: Attack): string =>
+  Object.keys(attacks).find((name) => attacks[name] === attack) ?? '?';
 
 interface Turns {
   ms: number[];
