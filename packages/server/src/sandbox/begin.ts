@@ -4,12 +4,13 @@ import type { Area } from './area.ts';
 import type { Cgroups } from './cgroup/cgroups.ts';
 import type { Group } from './cgroup/group.ts';
 import type { Gate, Gates } from './gates.ts';
-import { launch, type Launched } from './launch.ts';
+import { launch, type Launched, type LaunchRequest } from './launch.ts';
+import { launchByHelper } from './launch-by-helper.ts';
 import { launchArguments } from './launch-args.ts';
 import { logFileIn } from './output-log.ts';
 import { endMarked } from './processes.ts';
 import type { Records } from './record.ts';
-import { hex, type Helper } from './helper.ts';
+import type { Helper } from './helper.ts';
 import { setLimits } from './rlimits.ts';
 import { openEveryAddress } from './transparent.ts';
 import { prepareRunDir, type SandboxUser } from './volume.ts';
@@ -64,8 +65,7 @@ export async function beginSandbox<T>(
   try {
     gate = await host.gates.take();
     group?.create(spec.limits);
-    expectMove(host);
-    launched = launch({
+    const request: LaunchRequest = {
       bwrap: begin.bwrapPath,
       args,
       command: spec.command,
@@ -76,12 +76,16 @@ export async function beginSandbox<T>(
       gate,
       detached: logFile === null ? null : { logFile, statusFile: records.statusFile(spec.id) },
       isBlank,
-    });
+    };
+    const rlimits = { limits: spec.limits, enforced: host.cgroups.enforced, fileBytes: begin.fileBytes };
+    const limits = { rlimits, user, group };
+    launched = (await launchByHelper(host, request, limits)) ?? launch(request);
     // bwrap mounts meanwhile; it waits for `release` before it runs the program.
     const initPid = await launched.initPid;
-    const rlimits = { limits: spec.limits, enforced: host.cgroups.enforced, fileBytes: begin.fileBytes };
+    const { limited } = launched;
     await Promise.all([
-      setLimits({ initPid, rlimits, user, group }, begin.prlimitPath, host.helper),
+      limited?.then((said) => (said === 'ok' ? null : setLimits(initPid, limits, begin.prlimitPath))) ??
+        setLimits(initPid, limits, begin.prlimitPath),
       !isBlank && spec.transparentEgress ? openEveryAddress(initPid, isRoot) : null,
     ]);
     const result = ready({ launched, initPid, group, logFile });
@@ -96,16 +100,6 @@ export async function beginSandbox<T>(
     records.remove(spec.id);
     throw new Error(`The sandbox did not start: ${(await said)?.trim() || String(error)}`, { cause: error });
   }
-}
-
-/**
- * Before the kernel moves a process into a cgroup, it waits until no processor is at something that began before (an RCU
- * grace period, some 10 ms), unless it has done so a moment ago. The move of a process that is to come is known here, so
- * the helper lets the kernel wait already while the sandbox is being made: it moves itself to where it is.
- */
-function expectMove({ helper, cgroups }: Host): void {
-  if (helper && cgroups.own !== null && cgroups.hierarchies.length > 0)
-    helper.ask('wait', [hex(cgroups.own)]).catch(() => undefined);
 }
 
 /** bwrap would say so too, but only after the start was reported. */

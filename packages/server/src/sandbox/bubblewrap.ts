@@ -22,9 +22,9 @@ import { readMounts } from './cgroup/mounts.ts';
 import { Gates } from './gates.ts';
 import { Helper, missingHelper, PERL } from './helper.ts';
 import { closedStreams } from './launch.ts';
-import { adoptedMonitor, childMonitor } from './monitor.ts';
+import { adoptedMonitor, watchedMonitor } from './monitor.ts';
 import { hasOwnRoot, missingForMounting, mountVolume } from './mounter.ts';
-import { endMarked, isRunning, markedProcesses, startTime } from './processes.ts';
+import { endMarked, isRunning, markedProcesses, processOf, startTime } from './processes.ts';
 import { probe } from './probe.ts';
 import { currentBootId, Records } from './record.ts';
 import { LocalSandbox, type LocalSandboxParts } from './running.ts';
@@ -139,7 +139,7 @@ export class BubblewrapDriver implements SandboxDriver {
     const user = this.userOf(spec.slot);
     const volume = await this.volumes.open(spec.volumeDir, user, spec.limits.diskBytes);
     return beginSandbox(spec, this.begin(spec.id, host, user, volume.fileBytes), (begun) => {
-      const monitorPid = begun.launched.child.pid ?? 0;
+      const monitorPid = begun.launched.monitorPid;
       this.record({ ...begun, spec, monitorPid, ownUid: null });
       return this.keep(this.sandboxOf(spec.id, begun), spec.volumeDir, volume);
     });
@@ -190,7 +190,7 @@ export class BubblewrapDriver implements SandboxDriver {
             userId: ownUid,
           });
           group?.setWeight(claim.limits.cpus);
-          this.record({ ...begun, spec: claim, monitorPid: launched.child.pid ?? 0, ownUid });
+          this.record({ ...begun, spec: claim, monitorPid: launched.monitorPid, ownUid });
           this.blanks.delete(spec.id);
           sandbox.begin();
           this.keep(sandbox, volumeDir, volume);
@@ -200,7 +200,7 @@ export class BubblewrapDriver implements SandboxDriver {
             sandboxId: spec.id,
             error: String(error),
           });
-        const input = launched.child.stdin!;
+        const input = launched.input!;
         return { blank: new Blank({ spec, sandbox, input, become, onFailure }), initPid };
       },
     );
@@ -259,7 +259,14 @@ export class BubblewrapDriver implements SandboxDriver {
 
   private sandboxOf(id: string, { launched, initPid, group, logFile }: Begun): LocalSandbox {
     const { streams } = launched;
-    const monitor = childMonitor(launched.child);
+    const { monitorPid, ended: told } = launched;
+    const monitor = watchedMonitor({
+      told,
+      init: processOf(initPid),
+      monitor: processOf(monitorPid),
+      exitCode: () => this.records.exitCode(id),
+      isHeld: logFile === null,
+    });
     return this.local({ id, monitor, streams, logFile, tree: namespaceTree(initPid, group) });
   }
 

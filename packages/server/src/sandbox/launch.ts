@@ -5,6 +5,7 @@ import type { Gate } from './gates.ts';
 import { fds } from './launch-args.ts';
 import { openLog } from './output-log.ts';
 import { started } from './started.ts';
+import type { MonitorEnd } from './monitor.ts';
 import type { SandboxUser } from './volume.ts';
 
 /** The streams of the sandbox's first program. */
@@ -15,10 +16,17 @@ export interface Streams {
 }
 
 export interface Launched {
-  child: ChildProcess;
+  /** Host pid of bwrap outside of the sandbox, which waits for its end. */
+  monitorPid: number;
+  /** How it ended; null when nobody is left who could tell. */
+  ended: Promise<MonitorEnd | null>;
   streams: Streams;
+  /** The standard input of the first program, also where nothing else of it is held; null when it has none. */
+  input: Writable | null;
   /** Host pid of the sandbox's own init, once its namespaces exist; its program does not run before `release`. */
   initPid: Promise<number>;
+  /** Null when whoever launched it does not set its limits. Else `ok` once they are set, or why they are not. */
+  limited: Promise<string> | null;
   release(): void;
   /** Kills what there is and resolves with what bwrap wrote to standard error: its own words name the cause. */
   abort(): Promise<string>;
@@ -59,25 +67,30 @@ export function launch(request: LaunchRequest): Launched {
         stdio: stdio(files, request),
       }),
     );
+    const ended = new Promise<MonitorEnd | null>((resolve) => {
+      child.once('error', () => resolve(null));
+      child.once('exit', (code, signal) => resolve({ code, signal }));
+    });
     const pipe = (fd: number): NodeJS.ReadWriteStream => child.stdio[fd] as unknown as NodeJS.ReadWriteStream;
     for (const fd of [fds.args, fds.info]) pipe(fd).on('error', () => {});
     pipe(fds.args).end(request.args);
     let isReleased = false;
     const streams = request.detached ? closedStreams() : (child as Streams & ChildProcess);
-    const words = (): Promise<string> | string =>
-      request.detached ? textOf(request.detached.logFile) : readAll(streams.stderr);
     const initPid = readInitPid(child, pipe(fds.info));
     // What fails before it is waited for is told by itself.
     initPid.catch(() => undefined);
     // Read no earlier, since this stream is the sandbox's later; and no later, since Node then lets the rest flow away.
     const said = new Promise<string>((resolve) => {
       child.once('error', () => resolve(''));
-      child.once('exit', () => resolve(isReleased ? '' : words()));
+      child.once('exit', () => resolve(isReleased ? '' : wordsOf(request, streams)));
     });
     return {
-      child,
+      monitorPid: child.pid ?? 0,
+      ended,
       streams,
+      input: child.stdin,
       initPid,
+      limited: null,
       release: () => {
         isReleased = true;
         request.gate.open();
@@ -93,13 +106,13 @@ export function launch(request: LaunchRequest): Launched {
   }
 }
 
-interface OpenFiles {
+export interface OpenFiles {
   filter: number;
   log: number | null;
   status: number | null;
 }
 
-function openFiles({ filterFile, detached }: LaunchRequest): OpenFiles {
+export function openFiles({ filterFile, detached }: LaunchRequest): OpenFiles {
   const filter = openSync(filterFile, 'r');
   if (!detached) return { filter, log: null, status: null };
   try {
@@ -118,8 +131,13 @@ export function closedStreams(): Streams {
   return { stdin, stdout: Readable.from([]), stderr: Readable.from([]) };
 }
 
+/** What bwrap said of its end. */
+export function wordsOf({ detached }: LaunchRequest, { stderr }: Streams): Promise<string> | string {
+  return detached ? textOf(detached.logFile) : readAll(stderr);
+}
+
 /** The mark is set before the other arguments, whose `--clearenv` takes it out of the sandbox's environment again. */
-function commandLine(request: LaunchRequest): string[] {
+export function commandLine(request: LaunchRequest): string[] {
   const own = ownDescriptors(request.detached !== null);
   const closeLeaking = request.leaking.flatMap((fd) => (fd < own ? [] : ['--args', String(fd)]));
   const args = ['--args', String(fds.args)];

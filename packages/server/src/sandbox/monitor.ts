@@ -28,6 +28,47 @@ export function childMonitor(child: ChildProcess): Monitor {
   return { ended, kill: () => void child.kill('SIGKILL') };
 }
 
+/** How often it is looked whether a monitor has ended of which nobody tells, since whoever should stands still. */
+const WATCH_MS = 1_000;
+
+export interface WatchedMonitor {
+  /** By whoever started it; null when that one cannot tell any more. */
+  told: Promise<MonitorEnd | null>;
+  init: AdoptedProcess;
+  monitor: AdoptedProcess;
+  exitCode: () => number | null;
+  /** Whether the service lives on for it. */
+  isHeld: boolean;
+}
+
+/** Of a sandbox that was started here, whose end is told, and is looked for all the same. */
+export function watchedMonitor({ told, init, monitor, exitCode, isHeld }: WatchedMonitor): Monitor {
+  const adopted = (): Monitor => adoptedMonitor(init, monitor, exitCode);
+  const ended = new Promise<MonitorEnd>((resolve) => {
+    const look = (): void => {
+      if (isRunning(monitor.pid, monitor.since)) return;
+      clearInterval(timer);
+      // Who tells of it may only be slow.
+      setTimeout(() => resolve(endWith(exitCode())), WATCH_MS);
+    };
+    const timer = setInterval(look, WATCH_MS);
+    if (!isHeld) timer.unref();
+    told
+      .then((end) => {
+        clearInterval(timer);
+        resolve(end ?? adopted().ended);
+      })
+      .catch(() => undefined);
+  });
+  return { ended, kill: () => killProcess(monitor) };
+}
+
+const endWith = (code: number | null): MonitorEnd => ({ code, signal: code === null ? 'SIGKILL' : null });
+
+const killProcess = ({ pid, since }: AdoptedProcess): void => {
+  if (isRunning(pid, since)) tryKill(pid);
+};
+
 export interface AdoptedProcess {
   pid: number;
   /** See `startTime`. */
@@ -45,13 +86,10 @@ export function adoptedMonitor(
     // The monitor writes the code, and then ends itself.
     const deadline = performance.now() + LAST_WORD_MS;
     while (isRunning(monitor.pid, monitor.since) && performance.now() < deadline) await delay(POLL_MS / 5);
-    const code = exitCode();
-    return { code, signal: code === null ? 'SIGKILL' : null };
+    return endWith(exitCode());
   };
   return {
     ended: wait(),
-    kill: () => {
-      if (isRunning(monitor.pid, monitor.since)) tryKill(monitor.pid);
-    },
+    kill: () => killProcess(monitor),
   };
 }

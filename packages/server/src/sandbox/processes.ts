@@ -7,6 +7,12 @@ export function startTime(pid: number): string | null {
   return statFields(pid)?.[19] ?? null;
 }
 
+/** A process of now; of one that has ended there is no other with its start time. */
+export const processOf = (pid: number): { pid: number; since: string } => ({
+  pid,
+  since: startTime(pid) ?? '',
+});
+
 /** Fields after the program's name, which may hold blanks and brackets; null when there is no such process. */
 export function statFields(pid: number): string[] | null {
   try {

@@ -59,9 +59,17 @@ export class Records {
     return () => {
       const text = readFileSync(fd, 'utf8');
       closeSync(fd);
-      const code = /"exit-code":\s*(\d+)/.exec(text)?.[1];
-      return code === undefined ? null : Number(code);
+      return exitCodeIn(text);
     };
+  }
+
+  /** What the monitor has written by now; null also when there is no file of it. */
+  exitCode(id: string): number | null {
+    try {
+      return exitCodeIn(readFileSync(join(this.folder, `${id}.status`), 'utf8'));
+    } catch {
+      return null;
+    }
   }
 
   list(): string[] {
@@ -81,6 +89,11 @@ export class Records {
   private file(id: string): string {
     return join(this.folder, `${id}.json`);
   }
+}
+
+function exitCodeIn(text: string): number | null {
+  const code = /"exit-code":\s*(\d+)/.exec(text)?.[1];
+  return code === undefined ? null : Number(code);
 }
 
 let bootId: string | null = null;

@@ -4,7 +4,7 @@ import { started } from './started.ts';
 import type { SandboxLimits } from '../domain/ports/sandbox.ts';
 import type { Group } from './cgroup/group.ts';
 import type { Controller } from './cgroup/hierarchy.ts';
-import { hex, type Helper } from './helper.ts';
+import { hex } from './helper.ts';
 import type { SandboxUser } from './volume.ts';
 
 export interface Rlimits {
@@ -45,7 +45,6 @@ function rlimitsOf({ limits, enforced, fileBytes }: Rlimits): Rlimit[] {
 }
 
 export interface LimitOrder {
-  initPid: number;
   rlimits: Rlimits;
   /** Whose processes those of the sandbox are. */
   user: SandboxUser;
@@ -56,19 +55,19 @@ export interface LimitOrder {
 /**
  * Puts the first process of a sandbox into its cgroups and limits it, from outside, before its program runs; everything in
  * it inherits that. It is done after its user namespace was made, so that the kernel (5.14 or newer) counts processes per
- * sandbox and not per host user. By the helper where there is one, else, and where that fails, by a program.
+ * sandbox and not per host user. This is the way without the helper, or where that failed; see `limitValues`.
  */
-export async function setLimits(order: LimitOrder, prlimit: string, helper: Helper | null): Promise<void> {
-  const { initPid, rlimits, user, group } = order;
-  if (helper && (await byHelper(order, helper).catch(String)) === 'ok') return;
+export async function setLimits(initPid: number, order: LimitOrder, prlimit: string): Promise<void> {
+  const { rlimits, user, group } = order;
   await Promise.all([setRlimits(prlimit, initPid, rlimits, user), group?.join(initPid)]);
 }
 
-function byHelper({ initPid, rlimits, user, group }: LimitOrder, helper: Helper): Promise<string> {
-  const owner = user ? [user.uid, user.gid] : ['-', '-'];
+/** The same as the helper is told: the user of the processes, the folders of the cgroup, and the limits. */
+export function limitValues({ rlimits, user, group }: LimitOrder): string[] {
+  const owner = user ? [String(user.uid), String(user.gid)] : ['-', '-'];
   const folders = (group?.paths() ?? []).map(hex).join(',') || '-';
   const limits = rlimitsOf(rlimits).map(({ resource, value }) => `${resource}:${value}`);
-  return helper.ask('limit', [initPid, ...owner, folders, limits.join(',')]);
+  return [...owner, folders, limits.join(',')];
 }
 
 async function setRlimits(prlimit: string, pid: number, rlimits: Rlimits, user: SandboxUser): Promise<void> {

@@ -7,7 +7,7 @@ import type { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { markedProcesses } from '../../src/sandbox/processes.ts';
 import { until } from '../support/until.ts';
-import { fixture, isRoot, lineOf, local } from './fixture.ts';
+import { fixture, isRoot, lineOf, local, type Fixture } from './fixture.ts';
 
 interface Told {
   id: string;
@@ -78,20 +78,40 @@ test('kill -9 of the service while it sets the limits of a sandbox keeps its pro
     await until('limits are being set', () => existsSync(join(limiting, 'begun')));
     service.kill('SIGKILL');
     await once(service, 'exit');
-    const left = await fx.driver.list();
-    assert.equal(left.length, 1);
-    // Each takes longer than a program that may run needs to begin.
-    for (let starts = 0; starts < 3; starts += 1) await fx.run('true', { slot: 2 });
-    assert.ok(!existsSync(join(fx.folder, 'volume-1/workspace/ran')), 'it ran without limits');
-    assert.equal(await fx.driver.adopt(left[0]!), null);
-    await fx.driver.remove(left[0]!);
-    assert.deepEqual(await fx.driver.list(), []);
+    await neverRan(fx);
   } finally {
     service.kill('SIGKILL');
     await fx.driver.removeVolume(join(fx.folder, 'volume-1'));
     await fx.close();
   }
 });
+
+test('kill -9 of the service right before it lets a program go, that its helper has launched, keeps it from ever running', async () => {
+  const fx = fixture();
+  const args = [join(import.meta.dirname, 'service-child.ts'), fx.folder, fx.name, 'cgroups', 'recording'];
+  const service = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+  try {
+    await once(service, 'exit');
+    assert.equal(service.signalCode, 'SIGKILL');
+    await neverRan(fx);
+  } finally {
+    service.kill('SIGKILL');
+    await fx.driver.removeVolume(join(fx.folder, 'volume-1'));
+    await fx.close();
+  }
+});
+
+/** The one sandbox that is left of a service waits for its word, and goes when the next service removes it. */
+async function neverRan(fx: Fixture): Promise<void> {
+  const left = await fx.driver.list();
+  assert.equal(left.length, 1);
+  // Each takes longer than a program that may run needs to begin.
+  for (let starts = 0; starts < 3; starts += 1) await fx.run('true', { slot: 2 });
+  assert.ok(!existsSync(join(fx.folder, 'volume-1/workspace/ran')), 'it ran, and nobody had let it go');
+  assert.equal(await fx.driver.adopt(left[0]!), null);
+  await fx.driver.remove(left[0]!);
+  assert.deepEqual(await fx.driver.list(), []);
+}
 
 test('a sandbox of another installation on the same host is not listed and not removed', async () => {
   const [mine, theirs] = [fixture(), fixture()];

@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import type { BubblewrapOptions } from '../../src/sandbox/bubblewrap.ts';
 import { openCgroups } from '../../src/sandbox/cgroup/cgroups.ts';
 import { readMounts } from '../../src/sandbox/cgroup/mounts.ts';
 import { RESERVED_DATA_BYTES } from '../../src/sandbox/rlimits.ts';
 import { collect, fixture, isRoot, lineOf, MIB, pidsOf } from './fixture.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'berth-limits-'));
+after(() => rmSync(folder, { recursive: true }));
 
 const limits = { memoryBytes: 200 * MIB, cpus: 1, pids: 61, diskBytes: 64 * MIB, openFiles: 251 };
 
@@ -29,7 +34,21 @@ const ways: [how: string, options: Partial<BubblewrapOptions>][] = [
   ['by the helper, without a program', { prlimitPath: '/no/such/prlimit' }],
   ['by a program, where there is no helper', { perlPath: '/no/such/perl' }],
   ['by a program, where the helper fails', { perlPath: '/bin/false' }],
+  ['by a program, where the helper ends after its first word', { perlPath: lies('started 1') }],
+  [
+    'by a program, where the helper tells no process that there is',
+    { perlPath: lies('started 1', 'init 0', 'ok') },
+  ],
 ];
+
+/** A program that answers every order with these words, and ends. */
+function lies(...words: string[]): string {
+  const path = join(folder, `helper-${words.length}`);
+  const answers = words.map((said) => `echo "$number ${said}"`).join('\n');
+  writeFileSync(path, `#!/bin/sh\nread -r number _\n${answers}\n`, { mode: 0o755 });
+  return path;
+}
+
 for (const [how, options] of ways) {
   for (const useCgroups of [true, false]) {
     test(`a sandbox has its limits before its program runs, ${how}, cgroups ${useCgroups ? 'as there are' : 'left alone'}`, async () => {

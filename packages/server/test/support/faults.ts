@@ -12,7 +12,7 @@ import type { Service } from './service.ts';
  * `service`: SIGKILL and a new start. `restart`: SIGTERM and a new start. `stall`: the service stands still for longer than
  * its lease. `monitor`, `init`: SIGKILL of the process outside that watches over a sandbox, and of its first one inside.
  * `inside`: SIGKILL of any process in a sandbox, the launcher among them. `freeze`: one of those stands still for a while.
- * `helper`: SIGKILL of the process of the service that sets limits and mounts. `still`: it stands still, for a while or for
+ * `helper`: SIGKILL of the process of the service that launches sandboxes, sets limits and mounts. `still`: it stands still, for a while or for
  * ever. `delete`: an agent is deleted, and sometimes the service is killed meanwhile (`deleted-agents.ts`). `volume`: the disk of an agent is full for a while. `disk`: that of the service is, and sometimes it is killed meanwhile.
  */
 export const faults = [

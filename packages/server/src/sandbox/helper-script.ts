@@ -1,0 +1,260 @@
+/** System calls that Perl has no word for, by their numbers on x64 and arm64; the younger ones have the same everywhere. */
+const numbers = {
+  unshare: [272, 97],
+  setns: [308, 268],
+  prlimit: [302, 261],
+  setgroups: [116, 159],
+  setresgid: [119, 149],
+  setresuid: [117, 147],
+  setsid: [112, 157],
+  prctl: [157, 167],
+  close: [3, 57],
+  dup3: [292, 24],
+  memfd_create: [319, 279],
+  rt_sigprocmask: [14, 135],
+  signalfd4: [289, 74],
+  open_tree: [428, 428],
+  move_mount: [429, 429],
+  mount_setattr: [442, 442],
+} as const;
+
+const column = ['x64', 'arm64'].indexOf(process.arch);
+
+/** Arguments of the script that name its system calls; null where their numbers are not known. */
+export const callArguments: string[] | null =
+  column === -1 ? null : Object.entries(numbers).map(([name, of]) => `${name}=${of[column]}`);
+
+/**
+ * Reads orders, a line each, from its parent, whose pid is its first argument, and answers each with its number.
+ *
+ * `mount`, in a child of its own: it clones the two trees of the volume, so that no mount is seen on the host; lets their
+ * files appear as those of the sandbox's user (an idmapped mount, mount_setattr(2)), without set-uid, devices or
+ * propagation; enters the mount namespace of the sandbox, when it still is the one that was meant; and puts them there.
+ *
+ * `launch`: it starts bwrap with the descriptors that it expects, each of which is opened anew by way of /proc: those of
+ * the parent, and pipes, whose other ends the parent opens in the same way and then says `taken`. It answers `started`
+ * with the pid and those ends, and `exit` once bwrap has ended. A child that was forked before it reads who is the first
+ * process of the sandbox (`init`), moves that into its cgroups, and then, as the user of the sandbox, who has no power over
+ * any other process, sets its rlimits (prlimit(2)); then it answers `ok`. Before that it moves itself to where it is already:
+ * the kernel waits for a grace period with the first such move, which passes meanwhile (docs/decisions/0185).
+ */
+export const helperScript = String.raw`
+use strict;
+my ($parent, @calls) = @ARGV;
+my %calls = map { split /=/ } @calls;
+# A number goes to the kernel as such only when it is no string.
+sub call { my ($name, @values) = @_; return syscall($calls{$name} + 0, @values) }
+sub must { my ($name) = @_; my $result = &call; $result >= 0 or die "$name: $!"; return $result }
+# PR_SET_PDEATHSIG: also one that stands still, and so reads no end of its input, ends with the service.
+must("prctl", 1, 9);
+getppid() == $parent or exit;
+# What its parent inherited and hands on to every child is not for sandboxes.
+opendir(my $own, "/proc/self/fd") or die "fd: $!";
+my @inherited = grep { /^\d+$/ && $_ > 2 } readdir $own;
+closedir $own;
+call("close", $_ + 0) for @inherited;
+my $empty = "\0";
+# The set of SIGCHLD alone. It is read from a descriptor, as a handler may be run too late by one read.
+my $child_set = pack("Q", 1 << 16);
+must("rt_sigprocmask", 0, $child_set, 0, 8);
+my $ends_fd = must("signalfd4", -1, $child_set, 8, 02004000);
+open(my $ends, "<&=", $ends_fd) or die "signalfd: $!";
+
+sub unhex { return pack("H*", $_[0]) }
+sub say_line { syswrite STDOUT, join(" ", @_) . "\n" }
+
+# Orders that a child does, by its pid.
+my %working;
+
+# Does an order in a child, which answers; that it ended is told, too, since one that was killed has answered nothing.
+sub in_child {
+  my ($number, $work) = @_;
+  my $pid = fork;
+  if (!defined $pid) { say_line($number, "fork: $!"); return undef }
+  if ($pid) { $working{$pid} = $number; return $pid }
+  my $said = eval { must("rt_sigprocmask", 1, $child_set, 0, 8); $work->(); 1 } ? "ok" : $@;
+  $said =~ s/\s+/ /g;
+  say_line($number, $said);
+  exit 0;
+}
+
+sub user_namespace {
+  my ($from, $to) = @_;
+  pipe(my $ready, my $say) or die "pipe: $!";
+  pipe(my $wait, my $done) or die "pipe: $!";
+  defined(my $pid = fork) or die "fork: $!";
+  if (!$pid) {
+    close $done;
+    call("unshare", 0x10000000) == 0 or exit 1;
+    syswrite $say, "x";
+    sysread $wait, my $end, 1;
+    exit 0;
+  }
+  close $say; close $wait;
+  sysread($ready, my $x, 1) == 1 or die "unshare failed";
+  for my $file ("uid_map", "gid_map") {
+    open(my $map, ">", "/proc/$pid/$file") or die "$file: $!";
+    defined(syswrite $map, "$from $to 1\n") or die "$file: $!";
+  }
+  open(my $ns, "<", "/proc/$pid/ns/user") or die "ns: $!";
+  close $done; waitpid $pid, 0;
+  return $ns;
+}
+
+sub place {
+  my ($init, $inode, $from, $to, $dir) = @_;
+  my $ns = user_namespace($from, $to);
+  # struct mount_attr: ID-mapped, nosuid, nodev; nothing cleared; private.
+  my $attributes = pack("Q4", 0x100000 | 2 | 4, 0, 1 << 18, fileno $ns);
+  my @trees;
+  for my $pair (["workspace", "/workspace"], ["home", "/home/agent"]) {
+    my ($path, $target) = ("$dir/$pair->[0]\0", "$pair->[1]\0");
+    # OPEN_TREE_CLONE, O_CLOEXEC, AT_SYMLINK_NOFOLLOW
+    my $tree = must("open_tree", -100, $path, 1 | 02000000 | 0x100);
+    must("mount_setattr", $tree, $empty, 0x1000, $attributes, 32);
+    push @trees, [$tree, $target];
+  }
+  open(my $mounts, "<", "/proc/$init/ns/mnt") or die "ns/mnt: $!";
+  (stat $mounts)[1] == $inode or die "it is another sandbox";
+  must("setns", fileno $mounts, 0x20000);
+  for (@trees) {
+    my ($tree, $target) = @$_;
+    must("move_mount", $tree, $empty, -100, $target, 4);
+  }
+}
+
+sub join_group {
+  my ($pid, $folder) = @_;
+  my $file = unhex($folder) . "/cgroup.procs";
+  open(my $procs, ">", $file) or die "$file: $!";
+  defined(syswrite $procs, $pid) or die "$file: $!";
+}
+
+sub become {
+  my ($uid, $gid) = @_;
+  return if $uid eq "-";
+  must("setgroups", 0, 0);
+  must("setresgid", $gid + 0, $gid + 0, $gid + 0);
+  must("setresuid", $uid + 0, $uid + 0, $uid + 0);
+}
+
+sub limit {
+  my ($number, $info, $own, $uid, $gid, $folders, $limits) = @_;
+  # Only for the wait; whether it can be moved is seen where it matters.
+  eval { join_group($$, $own) } if $own ne "-";
+  # Zero would be this process itself: limits that are set there hold nobody.
+  my ($text, $init) = ("", 0);
+  until (($init) = $text =~ /"child-pid":\s*([1-9]\d*)\b.*\}/s) {
+    sysread($info, $text, 4096, length $text) or die "bwrap ended";
+  }
+  $init > 1 or die "no pid";
+  say_line($number, "init", $init);
+  join_group($init, $_) for grep { $_ ne "-" } split /,/, $folders;
+  become($uid, $gid);
+  for (split /,/, $limits) {
+    my ($resource, $value) = split /:/;
+    # struct rlimit64, soft and hard
+    my $both = pack("Q2", $value, $value);
+    must("prlimit", $init + 0, $resource + 0, $both, 0);
+  }
+}
+
+# What stands in a file that nobody else can open.
+sub memory_file {
+  my ($data) = @_;
+  my $name = "berth\0";
+  open(my $file, "+<&=", must("memfd_create", $name, 0)) or die "memfd: $!";
+  for (my $at = 0; $at < length $data;) { $at += syswrite($file, $data, length($data) - $at, $at) || die "memfd: $!" }
+  sysseek($file, 0, 0);
+  return $file;
+}
+
+# Becomes bwrap. The descriptors stand in the order of their numbers there.
+sub become_bwrap {
+  my ($program, $session, $uid, $gid, $args, @handles) = @_;
+  must("setsid") if $session;
+  # F_DUPFD_CLOEXEC: out of the way of the numbers that are set next.
+  my @high = map { fcntl($_, 1030, 64) || die "fcntl: $!" } @handles;
+  must("dup3", $high[$_] + 0, $_ + 0, 0) for 0 .. $#high;
+  become($uid, $gid);
+  chdir "/" or die "chdir: $!";
+  %ENV = ();
+  exec { $program } @$args or die "$program: $!";
+}
+
+# The parent's ends of pipes, until it has opened them, by order; orders of bwrap processes, by pid.
+my (%ends_of, %launched);
+
+sub launch {
+  my ($number, $program, $session, $args, $data, $own, $uid, $gid, $folders, $limits, @wanted) = @_;
+  my ($info, $say_info, $mine, @open);
+  pipe($info, $say_info) or die "pipe: $!";
+  my $limiter = in_child($number, sub { close $say_info; limit($number, $info, $own, $uid, $gid, $folders, $limits) });
+  return if !defined $limiter;
+  my (@handles, @ends);
+  for my $what (@wanted) {
+    my ($kind, $value) = split /:/, $what;
+    my ($here, $there);
+    if ($kind eq "data") { $here = memory_file(unhex($data)) }
+    elsif ($kind eq "info") { $here = $say_info }
+    elsif ($kind eq "null") { open($here, "+<", "/dev/null") or die "null: $!" }
+    elsif ($kind eq "in") { pipe($here, $there) or die "pipe: $!" }
+    elsif ($kind eq "out") { pipe($there, $here) or die "pipe: $!" }
+    # A descriptor of the parent: for reading, for writing at its end, for both.
+    else { open($here, { r => "<", a => ">>", rw => "+<" }->{$kind}, "/proc/$parent/fd/$value") or die "fd $value: $!" }
+    push @handles, $here;
+    push @ends, $there if $there;
+  }
+  defined(my $pid = fork) or die "fork: $!";
+  if (!$pid) {
+    # The numbers below are those of bwrap.
+    my $answers_fd = fcntl(STDOUT, 1030, 128);
+    open(my $answers, ">&=", $answers_fd);
+    eval {
+      must("rt_sigprocmask", 1, $child_set, 0, 8);
+      become_bwrap(unhex($program), $session, $uid, $gid, [split /\0/, unhex($args), -1], @handles);
+    };
+    my $said = $@; $said =~ s/\s+/ /g;
+    syswrite $answers, "$number failed $said\n";
+    # Not by exit, which would flush and free what is the parent's.
+    kill 9, $$;
+  }
+  $launched{$pid} = $number;
+  $ends_of{$number} = \@ends;
+  say_line($number, "started", $pid, map { fileno $_ } @ends);
+}
+
+my %orders = (
+  mount => sub { my ($number, @values) = @_; in_child($number, sub { place(@values[0 .. 3], unhex($values[4])) }) },
+  launch => sub { eval { &launch; 1 } or do { my $said = $@; $said =~ s/\s+/ /g; say_line($_[0], "failed", $said) } },
+  taken => sub { delete $ends_of{$_[0]} },
+);
+
+my $orders = "";
+while (1) {
+  my $ready = "";
+  vec($ready, $_, 1) = 1 for 0, $ends_fd;
+  next if select($ready, undef, undef, undef) < 1;
+  if (vec($ready, $ends_fd, 1)) {
+    # Several ends may be told as one.
+    sysread($ends, my $told, 4096);
+    while ((my $pid = waitpid(-1, 1)) > 0) {
+      my $status = $?;
+      my ($number, $worked) = (delete $launched{$pid}, delete $working{$pid});
+      say_line($number, "exit", $status) if defined $number;
+      say_line($worked, "gone") if defined $worked;
+    }
+  }
+  if (vec($ready, 0, 1)) {
+    sysread(STDIN, my $more, 65536) or exit;
+    $orders .= $more;
+    next if index($more, "\n") < 0;
+    my @lines = split /\n/, $orders, -1;
+    $orders = pop @lines;
+    for (@lines) {
+      my ($number, $order, @values) = split " ";
+      $orders{$order}->($number, @values);
+    }
+  }
+}
+`;

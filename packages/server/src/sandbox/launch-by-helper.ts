@@ -1,0 +1,190 @@
+import { closeSync, constants, openSync } from 'node:fs';
+import { Socket } from 'node:net';
+import { constants as system } from 'node:os';
+import type { Host } from './begin.ts';
+import { HELPER_ENDED, hex } from './helper.ts';
+import {
+  closedStreams,
+  commandLine,
+  openFiles,
+  wordsOf,
+  type Launched,
+  type LaunchRequest,
+  type OpenFiles,
+  type Streams,
+} from './launch.ts';
+import type { MonitorEnd } from './monitor.ts';
+import { endMarked, isRunning, processOf, tryKill } from './processes.ts';
+import { limitValues, type LimitOrder } from './rlimits.ts';
+
+/** For bwrap to make its namespaces, on a machine that is busy. */
+const INIT_MS = 30_000;
+/** To set the limits, once bwrap has made them. */
+const LIMIT_MS = 5_000;
+
+/**
+ * As `launch`, and the limits are set by the way; but nothing is forked of the service, which takes the longer the larger it
+ * is, and holds its event loop meanwhile. Resolves once the first process of the sandbox is known, or bwrap has ended; with
+ * null where there is no helper, or that failed: then nothing is left of it.
+ */
+export async function launchByHelper(
+  { helper, cgroups }: Pick<Host, 'helper' | 'cgroups'>,
+  request: LaunchRequest,
+  limits: LimitOrder,
+): Promise<Launched | null> {
+  if (!helper) return null;
+  const files = openFiles(request);
+  const own = cgroups.own !== null && cgroups.hierarchies.length > 0 ? hex(cgroups.own) : '-';
+  const heard = new Heard();
+  let streams: Socket[] = [];
+  try {
+    const order = helper.order('launch', values(request, limits, own, files), (said) => heard.line(said));
+    void heard.ended.then(order.end);
+    const { pid, fds } = await heard.started;
+    streams = fds.map((fd, at) => openPipe(`/proc/${order.pid}/fd/${fd}`, at === 0 && hasInput(request)));
+    order.add('taken');
+    await heard.begun();
+    return launchedOf(request, heard, pid, streams);
+  } catch {
+    for (const stream of streams) stream.destroy();
+    await endMarked(request.mark);
+    return null;
+  } finally {
+    for (const fd of Object.values(files)) if (fd !== null) closeSync(fd);
+  }
+}
+
+const hasInput = ({ detached, isBlank }: LaunchRequest): boolean => detached === null || isBlank;
+
+/** See the script: its descriptors stand in the order of `fds`. */
+function values(request: LaunchRequest, limits: LimitOrder, own: string, files: OpenFiles): string[] {
+  const output = files.log === null ? 'out' : `a:${files.log}`;
+  return [
+    hex(request.bwrap),
+    request.detached ? '1' : '0',
+    hex([request.bwrap, ...commandLine({ ...request, leaking: [] })].join('\0')),
+    request.args.toString('hex'),
+    own,
+    ...limitValues(limits),
+    ...[hasInput(request) ? 'in' : 'null', output, output],
+    ...['data', `r:${files.filter}`, 'info', `rw:${request.gate.fd}`],
+    ...(files.status === null ? [] : [`a:${files.status}`]),
+  ];
+}
+
+/** A pipe has no half that could be shut down: its writer ends by being closed. */
+class PipeInput extends Socket {
+  override _final(callback: (error?: Error | null) => void): void {
+    callback();
+  }
+}
+
+/** The other end of it is open, so that nothing is waited for. */
+function openPipe(path: string, isInput: boolean): Socket {
+  const fd = openSync(path, (isInput ? constants.O_WRONLY : constants.O_RDONLY) | constants.O_NONBLOCK);
+  if (isInput) return new PipeInput({ fd, readable: false, writable: true });
+  return new Socket({ fd, readable: true, writable: false });
+}
+
+function launchedOf(request: LaunchRequest, heard: Heard, pid: number, open: Socket[]): Launched {
+  const input = hasInput(request) ? open[0]! : null;
+  const streams: Streams = request.detached
+    ? closedStreams()
+    : { stdin: open[0]!, stdout: open[1]!, stderr: open[2]! };
+  const monitor = processOf(pid);
+  let isReleased = false;
+  // As of a child of Node: what nobody reads flows away when it has ended, and its words are read no later.
+  const said = heard.ended.then(async () => {
+    const words = isReleased ? '' : await wordsOf(request, streams);
+    input?.destroy();
+    for (const stream of open) stream.resume();
+    return words;
+  });
+  return {
+    monitorPid: pid,
+    ended: heard.ended,
+    streams,
+    input,
+    initPid: heard.init,
+    limited: heard.limited,
+    release: () => {
+      isReleased = true;
+      request.gate.open();
+    },
+    abort: () => {
+      if (isRunning(monitor.pid, monitor.since)) tryKill(monitor.pid);
+      return said;
+    },
+  };
+}
+
+/** What the helper says of a launch, line by line. */
+class Heard {
+  readonly #started = Promise.withResolvers<{ pid: number; fds: number[] }>();
+  readonly #init = Promise.withResolvers<number>();
+  readonly #begun = Promise.withResolvers<void>();
+  readonly #limited = Promise.withResolvers<string>();
+  readonly #ended = Promise.withResolvers<MonitorEnd | null>();
+  readonly started = this.#started.promise;
+  /** Rejects when it is never known. */
+  readonly init = this.#init.promise;
+  readonly limited = this.#limited.promise;
+  readonly ended = this.#ended.promise;
+  #hasLimiterSpoken = false;
+
+  constructor() {
+    // Whoever waits for one of them need not come to the others.
+    for (const promise of [this.started, this.init, this.#begun.promise]) promise.catch(() => undefined);
+  }
+
+  /** Resolves when the first process is known, or bwrap has ended; rejects when the helper failed. */
+  begun(): Promise<void> {
+    const timer = setTimeout(() => this.#fail('no answer'), INIT_MS);
+    return this.#begun.promise.finally(() => clearTimeout(timer));
+  }
+
+  line(said: string): void {
+    const [word = '', ...values] = said.split(' ');
+    const numbers = values.map(Number);
+    if (said === HELPER_ENDED) this.#lose();
+    else if (word === 'started') this.#started.resolve({ pid: numbers[0]!, fds: numbers.slice(1) });
+    else if (word === 'init' && numbers[0]! > 1) this.#know(numbers[0]!);
+    else if (word === 'exit') this.#end(numbers[0]!);
+    else if (word === 'failed') this.#fail(said);
+    else if (word === 'gone') {
+      if (!this.#hasLimiterSpoken) this.#fail('what sets the limits was ended');
+    } else {
+      this.#hasLimiterSpoken = true;
+      this.#limited.resolve(said);
+    }
+  }
+
+  #know(initPid: number): void {
+    this.#init.resolve(initPid);
+    this.#begun.resolve();
+    const timer = setTimeout(() => this.#limited.resolve('no answer'), LIMIT_MS);
+    void this.limited.then(() => clearTimeout(timer));
+  }
+
+  /** `status` as of wait(2). */
+  #end(status: number): void {
+    const number = status & 127;
+    const signal = Object.entries(system.signals).find(([, value]) => value === number)?.[0] ?? null;
+    const code = number === 0 ? status >> 8 : null;
+    this.#init.reject(new Error(`bwrap ended with ${signal ?? code}.`));
+    this.#begun.resolve();
+    this.#limited.resolve('bwrap ended');
+    this.#ended.resolve({ code, signal });
+  }
+
+  #lose(): void {
+    this.#fail(HELPER_ENDED);
+    this.#ended.resolve(null);
+  }
+
+  #fail(reason: string): void {
+    const error = new Error(reason);
+    for (const { reject } of [this.#started, this.#init, this.#begun]) reject(error);
+    this.#limited.resolve(reason);
+  }
+}

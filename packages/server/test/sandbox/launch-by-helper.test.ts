@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { statFields } from '../../src/sandbox/processes.ts';
+import { HELPER_VARIABLE, missingHelper, PERL } from '../../src/sandbox/helper.ts';
+import { hostProcesses } from '../support/scenario.ts';
+import { until } from '../support/until.ts';
+import { fixture, pidsOf, type Fixture } from './fixture.ts';
+
+const skip = missingHelper(PERL) ?? false;
+
+/** Without those that do a single order right now. */
+function helperOf({ name }: Fixture): number {
+  const pids = hostProcesses((_line, env) => env.includes(`${HELPER_VARIABLE}=${name}\0`));
+  const found = pids.filter((pid) => Number(statFields(pid)?.[1]) === process.pid);
+  assert.equal(found.length, 1);
+  return found[0]!;
+}
+
+const descriptorsOf = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
+
+/** Its program ends with 5 once a file is there. */
+const patient = 'while [ ! -e go ]; do sleep 0.05; done; exit 5';
+
+test('a sandbox is a child of the helper and not of the service', { skip }, async () => {
+  const fx = fixture();
+  try {
+    const sandbox = await fx.start('exec sleep 1000', { detached: true });
+    const parents = pidsOf(sandbox).map((pid) => Number(statFields(pid)![1]));
+    assert.ok(!parents.includes(process.pid));
+    const monitors = parents.map((pid) => Number(statFields(pid)?.[1]));
+    assert.ok(monitors.includes(helperOf(fx)), 'it was launched by another process');
+  } finally {
+    await fx.close();
+  }
+});
+
+for (const [what, signal] of [
+  ['was killed', 'SIGKILL'],
+  ['stands still', 'SIGSTOP'],
+] as const) {
+  test(
+    `the end of a sandbox and its exit code are known also when its helper ${what}`,
+    { skip },
+    async () => {
+      const fx = fixture();
+      try {
+        const sandbox = await fx.start(patient, { detached: true });
+        process.kill(helperOf(fx), signal);
+        writeFileSync(join(fx.folder, 'volume-1/workspace/go'), '');
+        assert.deepEqual(await sandbox.exited, { reason: 'exit', code: 5, signal: null });
+        const next = await fx.start('exit 6', { detached: true });
+        assert.deepEqual(await next.exited, { reason: 'exit', code: 6, signal: null });
+        assert.deepEqual(await fx.driver.list(), []);
+      } finally {
+        await fx.close();
+      }
+    },
+  );
+}
+
+test('launches leave no descriptor behind, neither in the service nor in its helper', { skip }, async () => {
+  const fx = fixture();
+  try {
+    const once = async (detached: boolean): Promise<void> => {
+      const sandbox = await fx.start('echo some words; echo others >&2', { detached });
+      // Nobody reads them.
+      await sandbox.exited;
+    };
+    for (const detached of [true, false]) await once(detached);
+    const helper = helperOf(fx);
+    const held = (): number[] => [descriptorsOf(process.pid), descriptorsOf(helper)];
+    await until('nothing moves', () => held()[1]! < 12);
+    const before = held();
+    for (let round = 0; round < 5; round += 1) for (const detached of [true, false]) await once(detached);
+    await until('all is closed', () => held().every((count, at) => count <= before[at]!));
+  } finally {
+    await fx.close();
+  }
+});
