@@ -163,7 +163,7 @@ sub limit {
 sub memory_file {
   my ($data) = @_;
   my $name = "berth\0";
-  open(my $file, "+<&=", must("memfd_create", $name, 0)) or die "memfd: $!";
+  open(my $file, "+<&=", must("memfd_create", $name, 1)) or die "memfd: $!";
   for (my $at = 0; $at < length $data;) { $at += syswrite($file, $data, length($data) - $at, $at) || die "memfd: $!" }
   sysseek($file, 0, 0);
   return $file;

@@ -55,6 +55,8 @@ export class Helper {
       spawn(this.perl, ['-e', helperScript, String(process.pid), ...callArguments!], {
         env: { LC_ALL: 'C', [HELPER_VARIABLE]: this.name },
         cwd: '/',
+        // A session of its own: a key pressed in the service's terminal ends the service in order, which needs it until then.
+        detached: true,
         stdio: ['pipe', 'pipe', 'ignore'],
       }),
     );

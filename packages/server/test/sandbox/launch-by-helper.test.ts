@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { statFields } from '../../src/sandbox/processes.ts';
@@ -23,18 +23,30 @@ const descriptorsOf = (pid: number): number => readdirSync(`/proc/${pid}/fd`).le
 /** Its program ends with 5 once a file is there. */
 const patient = 'while [ ! -e go ]; do sleep 0.05; done; exit 5';
 
-test('a sandbox is a child of the helper and not of the service', { skip }, async () => {
-  const fx = fixture();
-  try {
-    const sandbox = await fx.start('exec sleep 1000', { detached: true });
-    const parents = pidsOf(sandbox).map((pid) => Number(statFields(pid)![1]));
-    assert.ok(!parents.includes(process.pid));
-    const monitors = parents.map((pid) => Number(statFields(pid)?.[1]));
-    assert.ok(monitors.includes(helperOf(fx)), 'it was launched by another process');
-  } finally {
-    await fx.close();
-  }
-});
+test(
+  'a sandbox is a child of the helper and not of the service, and has no signal blocked or ignored',
+  { skip },
+  async () => {
+    const fx = fixture();
+    try {
+      const sandbox = await fx.start('exec sleep 1000', { detached: true });
+      const parents = pidsOf(sandbox).map((pid) => Number(statFields(pid)![1]));
+      assert.ok(!parents.includes(process.pid));
+      const monitors = parents.map((pid) => Number(statFields(pid)?.[1]));
+      const helper = helperOf(fx);
+      assert.ok(monitors.includes(helper), 'it was launched by another process');
+      // Keys of the service's terminal go to its process group.
+      assert.notEqual(statFields(helper)![2], statFields(process.pid)![2]);
+      for (const pid of pidsOf(sandbox)) {
+        const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+        for (const set of ['SigBlk', 'SigIgn'])
+          assert.match(status, new RegExp(`^${set}:\\s+0+$`, 'm'), `${pid}: ${status}`);
+      }
+    } finally {
+      await fx.close();
+    }
+  },
+);
 
 for (const [what, signal] of [
   ['was killed', 'SIGKILL'],
