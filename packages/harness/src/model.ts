@@ -138,8 +138,8 @@ function unreachable({ message }: ModelError, triedMs: number): ModelError {
   return new ModelError('model_error', `${message} ${tried}`, { isUnreachable: true });
 }
 
-/** Faster than an eye follows; a model of forty tokens a second is never held up by it. */
-const joinMs = 25;
+/** Less than the gateway joins for: what has waited there goes on at once. */
+const joinMs = 20;
 
 /**
  * Joins text that comes in quick succession, since every update costs each process on its way a wake-up. The first text

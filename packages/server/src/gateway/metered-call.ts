@@ -108,7 +108,7 @@ async function passThrough(
       const isSse = (upstream.headers['content-type'] ?? '').includes('event-stream');
       scan = new TokenScan(route.wire, isSse);
     },
-    onChunk: (chunk) => scan?.feed(chunk),
+    onChunk: (chunk) => scan?.feed(chunk) ?? false,
   });
   // A client that leaves while the model still reads the prompt has used it all the same.
   const wasAbandoned = outcome.status === null && outcome.error === null;

@@ -22,6 +22,8 @@ export class TokenScan {
   };
   /** Bytes of text, reasoning and tool arguments that the model wrote. */
   answerBytes = 0;
+  /** Where the last of them stood: text, reasoning and tool arguments have places of their own on most wires. */
+  #answerPlace: PathNode | null = null;
 
   readonly #root: PathNode;
   readonly #isSse: boolean;
@@ -48,7 +50,14 @@ export class TokenScan {
     this.#reset();
   }
 
-  feed(chunk: Buffer): void {
+  /** Returns whether it is the middle of a stream: more of a text, reasoning or arguments that have begun before, nothing new. */
+  feed(chunk: Buffer): boolean {
+    const place = this.#answerPlace;
+    this.#feed(chunk);
+    return this.#isSse && place !== null && place === this.#answerPlace;
+  }
+
+  #feed(chunk: Buffer): void {
     const length = chunk.length;
     let at = 0;
     while (at < length) {
@@ -105,7 +114,10 @@ export class TokenScan {
     }
     this.#escaped = escaped;
     if (this.#isKey) this.#keyPart(chunk, from, at);
-    else if (this.#node?.isAnswer) this.answerBytes += at - from;
+    else if (this.#node?.isAnswer && at > from) {
+      this.answerBytes += at - from;
+      this.#answerPlace = this.#node;
+    }
     if (at === length) return at;
     this.#inString = false;
     // A line end inside a string: the event is broken, the next one is read afresh.

@@ -3,6 +3,7 @@ import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders, ServerRespons
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import type { Call } from './call.ts';
 import { requestHeaders, responseHeaders } from './headers.ts';
+import { PieceJoiner } from './piece-joiner.ts';
 import type { Route } from './routes.ts';
 import { WireError } from './wires.ts';
 
@@ -79,12 +80,14 @@ export interface UpstreamOptions {
   response: ServerResponse;
   /** Sees each piece of a successful answer before it is passed on. */
   onStart: (upstream: IncomingMessage) => void;
-  onChunk: (chunk: Buffer) => void;
+  /** Returns whether the piece may wait a moment for those that follow. */
+  onChunk: (chunk: Buffer) => boolean;
 }
 
 /**
- * Sends the call and passes the answer on, byte for byte and as it comes. Ends the upstream call as soon as the client
- * is gone. Resolves once, whatever happens; when nothing was written yet and there is an `error`, the caller answers it.
+ * Sends the call and passes the answer on, byte for byte and as it comes; only small pieces of a stream are joined for a
+ * moment. Ends the upstream call as soon as the client is gone. Resolves once, whatever happens; when nothing was written
+ * yet and there is an `error`, the caller answers it.
  */
 export function sendUpstream(route: Route, call: Call, options: UpstreamOptions): Promise<Outcome> {
   const url = new URL(upstreamUrl(route, call));
@@ -177,28 +180,37 @@ function forward(
   setImmediate(() => response.flushHeaders());
   const resume = (): void => void answer.resume();
   response.on('drain', resume);
-  answer.on('data', (chunk: Buffer) => {
-    options.onChunk(chunk);
-    if (!response.write(isChunked ? asChunk(chunk) : chunk)) answer.pause();
+  const joiner = new PieceJoiner((pieces) => {
+    if (response.destroyed) return;
+    if (!response.write(isChunked ? asChunk(pieces) : Buffer.concat(pieces))) answer.pause();
   });
-  answer.on('end', () => response.end(isChunked ? lastChunk : undefined));
+  answer.on('data', (chunk: Buffer) => {
+    joiner.push(chunk, options.onChunk(chunk));
+  });
+  answer.on('end', () => {
+    const rest = joiner.take();
+    if (rest.length === 0) response.end(isChunked ? lastChunk : undefined);
+    else response.end(isChunked ? asChunk(rest, lastChunk) : Buffer.concat(rest));
+  });
   answer.on('error', () => {
     // Handled in `close`, which follows.
   });
   answer.on('close', () => {
     response.off('drain', resume);
-    // A cut stream must not look like one that ended.
-    if (!answer.complete) response.destroy();
+    joiner.flush();
+    // A cut stream must not look like one that ended. Node writes at the end of the tick, and what came is passed on.
+    if (!answer.complete) setImmediate(() => response.destroy());
     settle({ status, isComplete: answer.complete, error: null });
   });
 }
 
 const lineEnd = Buffer.from('\r\n');
-const lastChunk = '0\r\n\r\n';
+const lastChunk = Buffer.from('0\r\n\r\n');
 
-/** A piece in the chunked coding (RFC 9112, section 7.1). It is never empty, which would be the end. */
-function asChunk(piece: Buffer): Buffer {
-  return Buffer.concat([Buffer.from(`${piece.length.toString(16)}\r\n`, 'latin1'), piece, lineEnd]);
+/** Pieces as one of the chunked coding (RFC 9112, section 7.1). It is never empty, which would be the end. */
+function asChunk(pieces: Buffer[], ...after: Buffer[]): Buffer {
+  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  return Buffer.concat([Buffer.from(`${length.toString(16)}\r\n`, 'latin1'), ...pieces, lineEnd, ...after]);
 }
 
 const refusalBytes = 64 * 1024;
