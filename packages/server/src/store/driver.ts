@@ -1,7 +1,7 @@
 import postgres from 'postgres';
 
 /** What patches/postgres-<version>.patch writes into the driver; changes whenever the patch does something else. */
-const REPAIR = 'berth-1';
+const REPAIR = 'berth-2';
 
 /** The database driver is the one that npm installs, with faults that can write into another's transaction. */
 export class DriverError extends Error {}

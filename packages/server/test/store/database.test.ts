@@ -72,6 +72,19 @@ test('a bigint beyond the safe integers survives the way there and back', async 
   await close();
 });
 
+test('what is asked one after another is worked on by one process of the server, however many have been at work together', async () => {
+  const { db, close } = await testDatabase({ pool: 4 });
+  const ask = async () => (await db.sql<[{ pid: number }]>`select pg_backend_pid() as pid`)[0].pid;
+  const together = async (count: number) => new Set(await Promise.all(Array.from({ length: count }, ask)));
+  assert.equal((await together(4)).size, 4);
+  const one = await ask();
+  for (const count of [2, 4, 3]) {
+    assert.equal((await together(count)).size, count);
+    for (let asked = 0; asked < 4; asked += 1) assert.equal(await ask(), one);
+  }
+  await close();
+});
+
 test('a database that cannot be reached is unavailable, and closing does not hang on it', async () => {
   const db = openDatabase({ connection: { host: '/nonexistent', user: 'x', database: 'x' }, pool: 2 });
   await assert.rejects(
