@@ -70,7 +70,7 @@ my %working;
 sub in_child {
   my ($number, $work) = @_;
   my $pid = fork;
-  if (!defined $pid) { say_line($number, "fork: $!"); return undef }
+  if (!defined $pid) { say_line($number, "failed fork: $!"); return undef }
   if ($pid) { $working{$pid} = $number; return $pid }
   my $said = eval { must("rt_sigprocmask", 1, $child_set, 0, 8); $work->(); 1 } ? "ok" : $@;
   $said =~ s/\s+/ /g;

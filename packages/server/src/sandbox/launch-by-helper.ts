@@ -2,7 +2,7 @@ import { closeSync, constants, openSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { constants as system } from 'node:os';
 import type { Host } from './begin.ts';
-import { HELPER_ENDED, hex } from './helper.ts';
+import { HELPER_ENDED, hex, type HelperOrder } from './helper.ts';
 import {
   closedStreams,
   commandLine,
@@ -17,8 +17,8 @@ import type { MonitorEnd } from './monitor.ts';
 import { endMarked, isRunning, processOf, tryKill } from './processes.ts';
 import { limitValues, type LimitOrder } from './rlimits.ts';
 
-/** For bwrap to make its namespaces, on a machine that is busy. */
-const INIT_MS = 30_000;
+/** For bwrap to be started and to make its namespaces, on a machine that is busy. */
+const BEGIN_MS = 30_000;
 /** To set the limits, once bwrap has made them. */
 const LIMIT_MS = 5_000;
 
@@ -31,25 +31,30 @@ export async function launchByHelper(
   { helper, cgroups }: Pick<Host, 'helper' | 'cgroups'>,
   request: LaunchRequest,
   limits: LimitOrder,
+  beginMs = BEGIN_MS,
 ): Promise<Launched | null> {
   if (!helper) return null;
   const files = openFiles(request);
   const own = cgroups.own !== null && cgroups.hierarchies.length > 0 ? hex(cgroups.own) : '-';
-  const heard = new Heard();
-  let streams: Socket[] = [];
+  const heard = new Heard(beginMs);
+  const streams: Socket[] = [];
+  let order: HelperOrder | null = null;
   try {
-    const order = helper.order('launch', values(request, limits, own, files), (said) => heard.line(said));
+    order = helper.order('launch', values(request, limits, own, files), (said) => heard.line(said));
     void heard.ended.then(order.end);
     const { pid, fds } = await heard.started;
-    streams = fds.map((fd, at) => openPipe(`/proc/${order.pid}/fd/${fd}`, at === 0 && hasInput(request)));
-    order.add('taken');
-    await heard.begun();
+    for (const fd of fds) {
+      const isInput = streams.length === 0 && hasInput(request);
+      streams.push(openPipe(`/proc/${order.pid}/fd/${fd}`, isInput));
+    }
+    await heard.begun;
     return launchedOf(request, heard, pid, streams);
   } catch {
     for (const stream of streams) stream.destroy();
     await endMarked(request.mark);
     return null;
   } finally {
+    order?.add('taken');
     for (const fd of Object.values(files)) if (fd !== null) closeSync(fd);
   }
 }
@@ -126,21 +131,21 @@ class Heard {
   readonly #limited = Promise.withResolvers<string>();
   readonly #ended = Promise.withResolvers<MonitorEnd | null>();
   readonly started = this.#started.promise;
+  /** Resolves when the first process is known, or bwrap has ended; rejects when the helper failed. */
+  readonly begun = this.#begun.promise;
   /** Rejects when it is never known. */
   readonly init = this.#init.promise;
   readonly limited = this.#limited.promise;
   readonly ended = this.#ended.promise;
   #hasLimiterSpoken = false;
 
-  constructor() {
+  constructor(beginMs: number) {
+    // Also when the helper stands still after a first word, by its child: then nobody else waits for it.
+    const timer = setTimeout(() => this.#fail('no answer'), beginMs);
+    const stop = (): void => clearTimeout(timer);
+    this.begun.then(stop, stop);
     // Whoever waits for one of them need not come to the others.
-    for (const promise of [this.started, this.init, this.#begun.promise]) promise.catch(() => undefined);
-  }
-
-  /** Resolves when the first process is known, or bwrap has ended; rejects when the helper failed. */
-  begun(): Promise<void> {
-    const timer = setTimeout(() => this.#fail('no answer'), INIT_MS);
-    return this.#begun.promise.finally(() => clearTimeout(timer));
+    for (const promise of [this.started, this.init]) promise.catch(() => undefined);
   }
 
   line(said: string): void {
@@ -161,7 +166,7 @@ class Heard {
 
   #know(initPid: number): void {
     this.#init.resolve(initPid);
-    this.#begun.resolve();
+    this.started.then(() => this.#begun.resolve()).catch(() => undefined);
     const timer = setTimeout(() => this.#limited.resolve('no answer'), LIMIT_MS);
     void this.limited.then(() => clearTimeout(timer));
   }

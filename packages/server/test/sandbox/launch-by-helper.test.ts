@@ -3,7 +3,9 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { statFields } from '../../src/sandbox/processes.ts';
-import { HELPER_VARIABLE, missingHelper, PERL } from '../../src/sandbox/helper.ts';
+import type { Cgroups } from '../../src/sandbox/cgroup/cgroups.ts';
+import { HELPER_VARIABLE, missingHelper, PERL, type Helper } from '../../src/sandbox/helper.ts';
+import { launchByHelper } from '../../src/sandbox/launch-by-helper.ts';
 import { hostProcesses } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
 import { fixture, pidsOf, type Fixture } from './fixture.ts';
@@ -88,3 +90,34 @@ test('launches leave no descriptor behind, neither in the service nor in its hel
     await fx.close();
   }
 });
+
+for (const [what, lines] of [
+  ['whose child alone has spoken', ['init 77']],
+  ['that cannot fork', ['failed fork: Resource temporarily unavailable']],
+  ['whose child that sets the limits was killed', ['started 1', 'gone']],
+  ['that ended', ['started 1', 'the helper ended']],
+] as const) {
+  test(`a launch by a helper ${what} is given up, and told to it`, async () => {
+    const told: string[] = [];
+    const helper = {
+      order: (_order: string, _values: unknown, onLine: (said: string) => void) => {
+        queueMicrotask(() => lines.forEach((line) => onLine(line)));
+        return { pid: 1, first: Promise.resolve(''), add: (word: string) => told.push(word), end: () => {} };
+      },
+    };
+    const request = {
+      ...{ bwrap: '/no/such/bwrap', args: Buffer.from('--none\0'), command: ['none'], mark: 'none/none' },
+      ...{ filterFile: '/dev/null', user: null, leaking: [], detached: null, isBlank: false },
+      gate: { fd: 0, open: () => {}, close: () => {} },
+    };
+    const limits = { memoryBytes: 1, cpus: 1, pids: 1, diskBytes: 1, openFiles: 1 };
+    const launched = await launchByHelper(
+      { helper: helper as unknown as Helper, cgroups: { own: null, hierarchies: [] } as unknown as Cgroups },
+      request,
+      { rlimits: { limits, enforced: [], fileBytes: 1 }, user: null, group: null },
+      50,
+    );
+    assert.equal(launched, null);
+    assert.deepEqual(told, ['taken']);
+  });
+}
