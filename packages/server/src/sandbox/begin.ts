@@ -79,7 +79,13 @@ export async function beginSandbox<T>(
     };
     const rlimits = { limits: spec.limits, enforced: host.cgroups.enforced, fileBytes: begin.fileBytes };
     const limits = { rlimits, user, group };
-    launched = (await launchByHelper(host, request, limits)) ?? launch(request);
+    launched = await launchByHelper(host, request, limits);
+    if (launched === null) {
+      // Whoever was to wait at that one must never get the word that is meant for another.
+      gate.close();
+      gate = await host.gates.take();
+      launched = launch({ ...request, gate });
+    }
     // bwrap mounts meanwhile; it waits for `release` before it runs the program.
     const initPid = await launched.initPid;
     const { limited } = launched;

@@ -32,8 +32,9 @@ export const callArguments: string[] | null =
  * propagation; enters the mount namespace of the sandbox, when it still is the one that was meant; and puts them there.
  *
  * `launch`: it starts bwrap with the descriptors that it expects, each of which is opened anew by way of /proc: those of
- * the parent, and pipes, whose other ends the parent opens in the same way and then says `taken`. It answers `started`
- * with the pid and those ends, and `exit` once bwrap has ended. A child that was forked before it reads who is the first
+ * the parent, and pipes, whose other ends the parent opens in the same way. It answers `started` with the pid and those
+ * ends, and goes on at `taken`: whoever began it knows by then which process to end when something fails, and without that
+ * word, as after `dropped` or the end of this process, it ends itself. It answers `exit` once bwrap has ended. A child that was forked before it reads who is the first
  * process of the sandbox (`init`), moves that into its cgroups, and then, as the user of the sandbox, who has no power over
  * any other process, sets its rlimits (prlimit(2)); then it answers `ok`. Before that it moves itself to where it is already:
  * the kernel waits for a grace period with the first such move, which passes meanwhile (docs/decisions/0185).
@@ -169,9 +170,16 @@ sub memory_file {
   return $file;
 }
 
-# Becomes bwrap. The descriptors stand in the order of their numbers there.
+# Another descriptor of the same, that nothing is put on. F_DUPFD_CLOEXEC.
+sub out_of_the_way {
+  my ($handle, $mode) = @_;
+  open(my $other, "$mode&=", fcntl($handle, 1030, 128) || die "fcntl: $!") or die "dup: $!";
+  return $other;
+}
+
+# Becomes bwrap, once it may. The descriptors stand in the order of their numbers there.
 sub become_bwrap {
-  my ($program, $session, $uid, $gid, $args, @handles) = @_;
+  my ($go, $program, $session, $uid, $gid, $args, @handles) = @_;
   must("setsid") if $session;
   # F_DUPFD_CLOEXEC: out of the way of the numbers that are set next.
   my @high = map { fcntl($_, 1030, 64) || die "fcntl: $!" } @handles;
@@ -179,11 +187,12 @@ sub become_bwrap {
   become($uid, $gid);
   chdir "/" or die "chdir: $!";
   %ENV = ();
+  sysread($go, my $word, 1) == 1 or die "nobody waits for it";
   exec { $program } @$args or die "$program: $!";
 }
 
-# The parent's ends of pipes, until it has opened them, by order; orders of bwrap processes, by pid.
-my (%ends_of, %launched);
+# The parent's ends of pipes, until it has opened them, and the word to go on, by order; orders of bwrap processes, by pid.
+my (%ends_of, %go_of, %launched);
 
 sub launch {
   my ($number, $program, $session, $args, $data, $own, $uid, $gid, $folders, $limits, @wanted) = @_;
@@ -205,14 +214,16 @@ sub launch {
     push @handles, $here;
     push @ends, $there if $there;
   }
+  pipe(my $go, my $say_go) or die "pipe: $!";
   defined(my $pid = fork) or die "fork: $!";
   if (!$pid) {
+    close $say_go;
     # The numbers below are those of bwrap.
-    my $answers_fd = fcntl(STDOUT, 1030, 128);
-    open(my $answers, ">&=", $answers_fd);
+    my $answers = out_of_the_way(\*STDOUT, ">");
+    my $may_go = out_of_the_way($go, "<");
     eval {
       must("rt_sigprocmask", 1, $child_set, 0, 8);
-      become_bwrap(unhex($program), $session, $uid, $gid, [split /\0/, unhex($args), -1], @handles);
+      become_bwrap($may_go, unhex($program), $session, $uid, $gid, [split /\0/, unhex($args), -1], @handles);
     };
     my $said = $@; $said =~ s/\s+/ /g;
     syswrite $answers, "$number failed $said\n";
@@ -221,13 +232,17 @@ sub launch {
   }
   $launched{$pid} = $number;
   $ends_of{$number} = \@ends;
+  $go_of{$number} = $say_go;
   say_line($number, "started", $pid, map { fileno $_ } @ends);
 }
+
+sub forget { my ($number) = @_; delete $ends_of{$number}; delete $go_of{$number} }
 
 my %orders = (
   mount => sub { my ($number, @values) = @_; in_child($number, sub { place(@values[0 .. 3], unhex($values[4])) }) },
   launch => sub { eval { &launch; 1 } or do { my $said = $@; $said =~ s/\s+/ /g; say_line($_[0], "failed", $said) } },
-  taken => sub { delete $ends_of{$_[0]} },
+  taken => sub { syswrite $go_of{$_[0]}, "x" if $go_of{$_[0]}; forget($_[0]) },
+  dropped => sub { forget($_[0]) },
 );
 
 my $orders = "";

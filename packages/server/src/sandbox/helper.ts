@@ -23,8 +23,8 @@ export interface HelperOrder {
   /** Of the helper. */
   pid: number;
   first: Promise<string>;
-  /** Tells the helper something of this order. */
-  add(word: 'taken'): void;
+  /** Lets a launch go on, or not. */
+  add(word: 'taken' | 'dropped'): void;
   /** No more lines are listened to. */
   end(): void;
 }

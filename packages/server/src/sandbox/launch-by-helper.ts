@@ -14,13 +14,17 @@ import {
   type Streams,
 } from './launch.ts';
 import type { MonitorEnd } from './monitor.ts';
-import { endMarked, isRunning, processOf, tryKill } from './processes.ts';
+import { endMarked, gone, isRunning, processOf, tryKill } from './processes.ts';
 import { limitValues, type LimitOrder } from './rlimits.ts';
 
 /** For bwrap to be started and to make its namespaces, on a machine that is busy. */
 const BEGIN_MS = 30_000;
 /** To set the limits, once bwrap has made them. */
 const LIMIT_MS = 5_000;
+/** For a process that was killed. */
+const GONE_MS = 10_000;
+
+type Process = ReturnType<typeof processOf>;
 
 /**
  * As `launch`, and the limits are set by the way; but nothing is forked of the service, which takes the longer the larger it
@@ -39,22 +43,28 @@ export async function launchByHelper(
   const heard = new Heard(beginMs);
   const streams: Socket[] = [];
   let order: HelperOrder | null = null;
+  let monitor: Process | null = null;
   try {
     order = helper.order('launch', values(request, limits, own, files), (said) => heard.line(said));
     void heard.ended.then(order.end);
     const { pid, fds } = await heard.started;
+    monitor = processOf(pid);
     for (const fd of fds) {
       const isInput = streams.length === 0 && hasInput(request);
       streams.push(openPipe(`/proc/${order.pid}/fd/${fd}`, isInput));
     }
+    order.add('taken');
     await heard.begun;
-    return launchedOf(request, heard, pid, streams);
+    return launchedOf(request, heard, monitor, streams);
   } catch {
+    order?.add('dropped');
     for (const stream of streams) stream.destroy();
+    // Before it is bwrap it has no mark.
+    if (monitor && isRunning(monitor.pid, monitor.since)) tryKill(monitor.pid);
+    if (monitor) await gone(monitor.pid, monitor.since, GONE_MS);
     await endMarked(request.mark);
     return null;
   } finally {
-    order?.add('taken');
     for (const fd of Object.values(files)) if (fd !== null) closeSync(fd);
   }
 }
@@ -91,12 +101,11 @@ function openPipe(path: string, isInput: boolean): Socket {
   return new Socket({ fd, readable: true, writable: false });
 }
 
-function launchedOf(request: LaunchRequest, heard: Heard, pid: number, open: Socket[]): Launched {
+function launchedOf(request: LaunchRequest, heard: Heard, monitor: Process, open: Socket[]): Launched {
   const input = hasInput(request) ? open[0]! : null;
   const streams: Streams = request.detached
     ? closedStreams()
     : { stdin: open[0]!, stdout: open[1]!, stderr: open[2]! };
-  const monitor = processOf(pid);
   let isReleased = false;
   // As of a child of Node: what nobody reads flows away when it has ended, and its words are read no later.
   const said = heard.ended.then(async () => {
@@ -106,7 +115,7 @@ function launchedOf(request: LaunchRequest, heard: Heard, pid: number, open: Soc
     return words;
   });
   return {
-    monitorPid: pid,
+    monitorPid: monitor.pid,
     ended: heard.ended,
     streams,
     input,
@@ -152,7 +161,8 @@ class Heard {
     const [word = '', ...values] = said.split(' ');
     const numbers = values.map(Number);
     if (said === HELPER_ENDED) this.#lose();
-    else if (word === 'started') this.#started.resolve({ pid: numbers[0]!, fds: numbers.slice(1) });
+    else if (word === 'started' && numbers[0]! > 1)
+      this.#started.resolve({ pid: numbers[0]!, fds: numbers.slice(1) });
     else if (word === 'init' && numbers[0]! > 1) this.#know(numbers[0]!);
     else if (word === 'exit') this.#end(numbers[0]!);
     else if (word === 'failed') this.#fail(said);

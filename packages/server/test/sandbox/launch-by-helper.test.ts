@@ -1,21 +1,26 @@
 import assert from 'node:assert/strict';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { statFields } from '../../src/sandbox/processes.ts';
+import { allPids, isRunning, markedProcesses, processOf, statFields } from '../../src/sandbox/processes.ts';
 import type { Cgroups } from '../../src/sandbox/cgroup/cgroups.ts';
 import { HELPER_VARIABLE, missingHelper, PERL, type Helper } from '../../src/sandbox/helper.ts';
 import { launchByHelper } from '../../src/sandbox/launch-by-helper.ts';
 import { hostProcesses } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
-import { fixture, pidsOf, type Fixture } from './fixture.ts';
+import { fixture, lineOf, pidsOf, type Fixture } from './fixture.ts';
 
 const skip = missingHelper(PERL) ?? false;
 
 /** Without those that do a single order right now. */
-function helperOf({ name }: Fixture): number {
+function helpersOf({ name }: Fixture): number[] {
   const pids = hostProcesses((_line, env) => env.includes(`${HELPER_VARIABLE}=${name}\0`));
-  const found = pids.filter((pid) => Number(statFields(pid)?.[1]) === process.pid);
+  return pids.filter((pid) => Number(statFields(pid)?.[1]) === process.pid);
+}
+
+function helperOf(fx: Fixture): number {
+  const found = helpersOf(fx);
   assert.equal(found.length, 1);
   return found[0]!;
 }
@@ -91,11 +96,56 @@ test('launches leave no descriptor behind, neither in the service nor in its hel
   }
 });
 
+/** A helper whose bwrap takes its time between the word to go on and its exec. */
+const slowPerl = String.raw`#!/bin/sh
+script=$(printf '%s' "$2" | sed 's/^  sysread(.go, my .word, 1).*/&\n  select(undef, undef, undef, 0.5);/')
+[ "$script" = "$2" ] && exit 1
+shift 2
+exec ${PERL} -e "$script" "$@"
+`;
+
+test(
+  'of a helper that is killed before the exec of bwrap nothing is left that waits beside the real one',
+  { skip },
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'berth-perl-'));
+    const perlPath = join(folder, 'perl');
+    writeFileSync(perlPath, slowPerl, { mode: 0o755 });
+    const fx = fixture({ perlPath });
+    try {
+      const childrenOf = (pid: number) => allPids().filter((one) => Number(statFields(one)?.[1]) === pid);
+      // The first start opens what is kept.
+      assert.equal((await fx.run('exit 4')).exit.code, 4);
+      for (let round = 0; round < 3; round += 1) {
+        const starting = fx.start('echo up; exec cat');
+        const helper = await until('there is a helper', () => helpersOf(fx)[0]);
+        const children = await until('it has forked', () => {
+          const pids = childrenOf(helper);
+          return pids.length >= 2 ? pids.map(processOf) : null;
+        });
+        process.kill(helper, 'SIGKILL');
+        const sandbox = await starting;
+        await lineOf(sandbox.stdout, (line) => line === 'up');
+        await until('its children are gone', () =>
+          children.every(({ pid, since }) => !isRunning(pid, since)),
+        );
+        const mark = `${fx.name}/${sandbox.id}`;
+        assert.equal(markedProcesses().filter((one) => one.mark === mark).length, 2);
+        sandbox.stdin.end();
+        assert.equal((await sandbox.exited).code, 0);
+      }
+    } finally {
+      await fx.close();
+      rmSync(folder, { recursive: true });
+    }
+  },
+);
+
 for (const [what, lines] of [
   ['whose child alone has spoken', ['init 77']],
   ['that cannot fork', ['failed fork: Resource temporarily unavailable']],
-  ['whose child that sets the limits was killed', ['started 1', 'gone']],
-  ['that ended', ['started 1', 'the helper ended']],
+  ['whose child that sets the limits was killed', ['started 4194303', 'gone']],
+  ['that ended', ['started 4194303', 'the helper ended']],
 ] as const) {
   test(`a launch by a helper ${what} is given up, and told to it`, async () => {
     const told: string[] = [];
@@ -118,6 +168,6 @@ for (const [what, lines] of [
       50,
     );
     assert.equal(launched, null);
-    assert.deepEqual(told, ['taken']);
+    assert.equal(told.at(-1), 'dropped');
   });
 }

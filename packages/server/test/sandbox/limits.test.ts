@@ -34,10 +34,10 @@ const ways: [how: string, options: Partial<BubblewrapOptions>][] = [
   ['by the helper, without a program', { prlimitPath: '/no/such/prlimit' }],
   ['by a program, where there is no helper', { perlPath: '/no/such/perl' }],
   ['by a program, where the helper fails', { perlPath: '/bin/false' }],
-  ['by a program, where the helper ends after its first word', { perlPath: lies('started 1') }],
+  ['by a program, where the helper ends after its first word', { perlPath: lies('started $$') }],
   [
     'by a program, where the helper tells no process that there is',
-    { perlPath: lies('started 1', 'init 0', 'ok') },
+    { perlPath: lies('started $$', 'init 0', 'ok') },
   ],
 ];
 
