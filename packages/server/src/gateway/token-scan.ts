@@ -50,11 +50,14 @@ export class TokenScan {
     this.#reset();
   }
 
-  /** Returns whether it is the middle of a stream: more of a text, reasoning or arguments that have begun before, nothing new. */
+  /**
+   * Returns whether it is the middle of a stream: more of a text, reasoning or arguments that have begun before, and nothing
+   * new. What has none of them, as the events of the end, is not: somebody may wait for that.
+   */
   feed(chunk: Buffer): boolean {
-    const place = this.#answerPlace;
+    const [place, bytes] = [this.#answerPlace, this.answerBytes];
     this.#feed(chunk);
-    return this.#isSse && place !== null && place === this.#answerPlace;
+    return this.#isSse && place !== null && place === this.#answerPlace && this.answerBytes > bytes;
   }
 
   #feed(chunk: Buffer): void {

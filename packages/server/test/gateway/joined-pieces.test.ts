@@ -88,7 +88,7 @@ const events = {
 };
 const sse = (data: unknown): Buffer => Buffer.from(`data: ${JSON.stringify(data)}\n\n`);
 
-test('the first text, the first after reasoning and the first arguments of a tool may not wait, more of each may', () => {
+test('the first text, the first after reasoning, the first arguments of a tool and the end may not wait, more of each may', () => {
   const scan = new TokenScan('anthropic', true);
   const { begin, thought, text } = events;
   const told = [
@@ -100,10 +100,11 @@ test('the first text, the first after reasoning and the first arguments of a too
     text('d'),
     events.arguments('{'),
     text('e'),
+    { type: 'message_stop' },
   ];
   deepEqual(
     told.map((event) => scan.feed(sse(event))),
-    [false, false, true, true, false, true, false, false],
+    [false, false, true, false, false, true, false, false, false],
   );
   const chat = new TokenScan('openai-chat', true);
   const deltas = [{ role: 'assistant', content: '' }, { reasoning: 'a' }, { content: 'b' }, { content: 'c' }];
