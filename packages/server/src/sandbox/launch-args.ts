@@ -83,5 +83,6 @@ export function refuseBadSpec(spec: SandboxSpec | BlankSpec): void {
   for (const path of paths) {
     if (!path.startsWith('/') || path.includes('\0')) throw new Error(`"${path}" is not an absolute path.`);
   }
+  if (spec.command.some((word) => word.includes('\0'))) throw new Error('A command holds a NUL byte.');
   if (spec.command.length === 0) throw new Error('A sandbox needs a command.');
 }

@@ -76,6 +76,15 @@ for (const [what, signal] of [
   );
 }
 
+test('a word of a command with a NUL byte is refused, and is not two words', async () => {
+  const fx = fixture();
+  try {
+    await assert.rejects(fx.driver.start(fx.spec(['/bin/echo', 'a\0b'])), /A command holds a NUL byte/);
+  } finally {
+    await fx.close();
+  }
+});
+
 test('launches leave no descriptor behind, neither in the service nor in its helper', { skip }, async () => {
   const fx = fixture();
   try {
