@@ -19,6 +19,12 @@ export function missingHelper(perl: string): string | null {
 /** What is heard of an order when the helper ended before it had said all. */
 export const HELPER_ENDED = 'the helper ended';
 
+interface Waiting {
+  child: ChildProcess;
+  isBound: boolean;
+  hear(said: string): void;
+}
+
 export interface HelperOrder {
   /** Of the helper. */
   pid: number;
@@ -39,7 +45,7 @@ export class Helper {
   private readonly answerMs: number;
   #child: ChildProcess | null = null;
   #next = 1;
-  readonly #waiting = new Map<number, (said: string) => void>();
+  readonly #waiting = new Map<number, Waiting>();
 
   /** `name`: of the installation, by which its helper is found among the processes of a host. */
   constructor(perl: string, name: string, answerMs = ANSWER_MS) {
@@ -64,13 +70,10 @@ export class Helper {
     child.stdin!.on('error', () => undefined);
     createInterface(child.stdout!).on('line', (line) => {
       const [, number, said = ''] = /^(\d+) (.*)$/.exec(line) ?? [];
-      this.#waiting.get(Number(number))?.(said);
+      this.#waiting.get(Number(number))?.hear(said);
     });
     // One that could not be started tells that it never began, and not that it ended.
-    for (const end of ['exit', 'error'])
-      child.once(end, () => {
-        if (this.#child === child) this.#forget();
-      });
+    for (const end of ['exit', 'error']) child.once(end, () => this.#forget(child));
     // It must not hold the service.
     child.unref();
     for (const stream of [child.stdin, child.stdout]) (stream as { unref?: () => void }).unref?.();
@@ -79,17 +82,20 @@ export class Helper {
 
   /** Resolves with `ok`, or with what went wrong. The values must have no blanks. */
   ask(order: 'mount' | 'launch', values: (string | number)[]): Promise<string> {
-    return this.order(order, values).first;
+    const { first, end } = this.order(order, values);
+    return first.finally(end);
   }
 
   /**
    * An order that is answered by several lines. `first` resolves with the first of them, and when none comes in time, the
    * helper is given up; `onLine` is called with each, also with one that says that there are no more, since the helper ended.
+   * What comes of one that `isBound` ends with the helper.
    */
   order(
     order: 'mount' | 'launch',
     values: (string | number)[],
     onLine: (said: string) => void = () => undefined,
+    isBound = false,
   ): HelperOrder {
     const child = this.begin();
     const number = this.#next++;
@@ -97,26 +103,38 @@ export class Helper {
     const first = new Promise<string>((resolve) => {
       const timer = setTimeout(() => {
         resolve('no answer');
-        // It stands still: the next order is for another one, and what it has not read is never done.
-        if (this.#child === child) this.#forget();
-        child.kill('SIGKILL');
+        onLine('failed no answer');
+        this.#giveUp(child, number);
       }, this.answerMs);
-      this.#waiting.set(number, (said) => {
+      const hear = (said: string): void => {
         clearTimeout(timer);
         resolve(said);
         onLine(said);
-      });
+      };
+      this.#waiting.set(number, { child, isBound, hear });
       child.stdin!.write(`${number} ${order} ${values.join(' ')}\n`);
     });
     const add = (word: string): void => void child.stdin!.write(`${number} ${word}\n`);
     return { pid: child.pid ?? 0, first, add, end };
   }
 
-  #forget(): void {
-    this.#child = null;
-    const all = [...this.#waiting.values()];
-    this.#waiting.clear();
-    for (const answer of all) answer(HELPER_ENDED);
+  /**
+   * It stands still, or is slow: the next order is for another one. What it has not read is never done, unless something
+   * would end with it that somebody uses: then it is left, and ends with the service.
+   */
+  #giveUp(child: ChildProcess, number: number): void {
+    if (this.#child === child) this.#child = null;
+    const others = [...this.#waiting].filter(([other, of]) => other !== number && of.child === child);
+    if (others.some(([, { isBound }]) => isBound)) return;
+    this.#forget(child);
+    child.kill('SIGKILL');
+  }
+
+  #forget(child: ChildProcess): void {
+    if (this.#child === child) this.#child = null;
+    const all = [...this.#waiting].filter(([, of]) => of.child === child);
+    for (const [number] of all) this.#waiting.delete(number);
+    for (const [, { hear }] of all) hear(HELPER_ENDED);
   }
 
   close(): void {

@@ -45,7 +45,10 @@ export async function launchByHelper(
   let order: HelperOrder | null = null;
   let monitor: Process | null = null;
   try {
-    order = helper.order('launch', values(request, limits, own, files), (said) => heard.line(said));
+    const hear = (said: string): void => heard.line(said);
+    // See `launchArguments`: one that is not detached ends with its parent.
+    const isBound = request.detached === null;
+    order = helper.order('launch', values(request, limits, own, files), hear, isBound);
     void heard.ended.then(order.end);
     const { pid, fds } = await heard.started;
     monitor = processOf(pid);

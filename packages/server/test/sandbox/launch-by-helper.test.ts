@@ -3,7 +3,14 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { allPids, isRunning, markedProcesses, processOf, statFields } from '../../src/sandbox/processes.ts';
+import {
+  allPids,
+  isRunning,
+  markedProcesses,
+  processOf,
+  statFields,
+  tryKill,
+} from '../../src/sandbox/processes.ts';
 import type { Cgroups } from '../../src/sandbox/cgroup/cgroups.ts';
 import { HELPER_VARIABLE, missingHelper, PERL, type Helper } from '../../src/sandbox/helper.ts';
 import { launchByHelper } from '../../src/sandbox/launch-by-helper.ts';
@@ -75,6 +82,28 @@ for (const [what, signal] of [
     },
   );
 }
+
+test('a helper that gives no answer is not ended while a sandbox would end with it', { skip }, async () => {
+  const fx = fixture();
+  let helper = 0;
+  try {
+    const first = await fx.start('cat; exit 7');
+    helper = helperOf(fx);
+    process.kill(helper, 'SIGSTOP');
+    const second = await fx.start('exit 6', { slot: 2 });
+    assert.deepEqual(await second.exited, { reason: 'exit', code: 6, signal: null });
+    first.stdin.write('still here\n');
+    await lineOf(first.stdout, (line) => line === 'still here');
+    process.kill(helper, 'SIGCONT');
+    first.stdin.end();
+    assert.deepEqual(await first.exited, { reason: 'exit', code: 7, signal: null });
+    const third = await fx.start('exit 8', { slot: 3 });
+    assert.deepEqual(await third.exited, { reason: 'exit', code: 8, signal: null });
+  } finally {
+    if (helper > 0) tryKill(helper);
+    await fx.close();
+  }
+});
 
 test('a word of a command with a NUL byte is refused, and is not two words', async () => {
   const fx = fixture();
