@@ -89,9 +89,11 @@ export async function beginSandbox<T>(
     // bwrap mounts meanwhile; it waits for `release` before it runs the program.
     const initPid = await launched.initPid;
     const { limited } = launched;
+    const limit = async (): Promise<void> => {
+      if ((await limited) !== 'ok') await setLimits(initPid, limits, begin.prlimitPath);
+    };
     await Promise.all([
-      limited?.then((said) => (said === 'ok' ? null : setLimits(initPid, limits, begin.prlimitPath))) ??
-        setLimits(initPid, limits, begin.prlimitPath),
+      limit(),
       !isBlank && spec.transparentEgress ? openEveryAddress(initPid, isRoot) : null,
     ]);
     const result = ready({ launched, initPid, group, logFile });

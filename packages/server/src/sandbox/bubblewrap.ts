@@ -57,7 +57,6 @@ const BLANK_WEIGHT_CPUS = 0.02;
 
 interface Recorded extends Begun {
   spec: SandboxSpec;
-  monitorPid: number;
   /** Its host user, where that is not the agent's. */
   ownUid: number | null;
 }
@@ -139,8 +138,7 @@ export class BubblewrapDriver implements SandboxDriver {
     const user = this.userOf(spec.slot);
     const volume = await this.volumes.open(spec.volumeDir, user, spec.limits.diskBytes);
     return beginSandbox(spec, this.begin(spec.id, host, user, volume.fileBytes), (begun) => {
-      const monitorPid = begun.launched.monitorPid;
-      this.record({ ...begun, spec, monitorPid, ownUid: null });
+      this.record({ ...begun, spec, ownUid: null });
       return this.keep(this.sandboxOf(spec.id, begun), spec.volumeDir, volume);
     });
   }
@@ -190,7 +188,7 @@ export class BubblewrapDriver implements SandboxDriver {
             userId: ownUid,
           });
           group?.setWeight(claim.limits.cpus);
-          this.record({ ...begun, spec: claim, monitorPid: launched.monitorPid, ownUid });
+          this.record({ ...begun, spec: claim, ownUid });
           this.blanks.delete(spec.id);
           sandbox.begin();
           this.keep(sandbox, volumeDir, volume);
@@ -241,8 +239,9 @@ export class BubblewrapDriver implements SandboxDriver {
   }
 
   /** Written before the program runs, so that a service that dies right now leaves what the next one needs. */
-  private record({ spec, initPid, group, logFile, monitorPid, ownUid }: Recorded): void {
+  private record({ spec, launched, initPid, group, logFile, ownUid }: Recorded): void {
     if (logFile === null) return;
+    const { monitorPid } = launched;
     const [initSince, monitorSince] = [startTime(initPid), startTime(monitorPid)];
     if (initSince === null || monitorSince === null) throw new Error('bwrap has ended.');
     this.records.write({

@@ -34,9 +34,9 @@ export const callArguments: string[] | null =
  * `launch`: it starts bwrap with the descriptors that it expects, each of which is opened anew by way of /proc: those of
  * the parent, and pipes, whose other ends the parent opens in the same way. It answers `started` with the pid and those
  * ends, and goes on at `taken`: whoever began it knows by then which process to end when something fails, and without that
- * word, as after `dropped` or the end of this process, it ends itself. It answers `exit` once bwrap has ended. A child that was forked before it reads who is the first
- * process of the sandbox (`init`), moves that into its cgroups, and then, as the user of the sandbox, who has no power over
- * any other process, sets its rlimits (prlimit(2)); then it answers `ok`. Before that it moves itself to where it is already:
+ * word, as after `dropped` or the end of this process, it ends itself. It answers `exit` once bwrap has ended. A child that was
+ * forked before it reads who is the first process of the sandbox (`init`), moves that into its cgroups, and then, as the user
+ * of the sandbox, who has no power over any other process, sets its rlimits (prlimit(2)); then it answers `ok`. Before that it moves itself to where it is already:
  * the kernel waits for a grace period with the first such move, which passes meanwhile (docs/decisions/0185).
  */
 export const helperScript = String.raw`
@@ -62,6 +62,8 @@ my $ends_fd = must("signalfd4", -1, $child_set, 8, 02004000);
 open(my $ends, "<&=", $ends_fd) or die "signalfd: $!";
 
 sub unhex { return pack("H*", $_[0]) }
+# What went wrong, on one line.
+sub reason { my ($said) = @_; $said =~ s/\s+/ /g; return $said }
 sub say_line { syswrite STDOUT, join(" ", @_) . "\n" }
 
 # Orders that a child does, by its pid.
@@ -73,8 +75,7 @@ sub in_child {
   my $pid = fork;
   if (!defined $pid) { say_line($number, "failed fork: $!"); return undef }
   if ($pid) { $working{$pid} = $number; return $pid }
-  my $said = eval { must("rt_sigprocmask", 1, $child_set, 0, 8); $work->(); 1 } ? "ok" : $@;
-  $said =~ s/\s+/ /g;
+  my $said = eval { must("rt_sigprocmask", 1, $child_set, 0, 8); $work->(); 1 } ? "ok" : reason($@);
   say_line($number, $said);
   exit 0;
 }
@@ -196,8 +197,7 @@ my (%ends_of, %go_of, %launched);
 
 sub launch {
   my ($number, $program, $session, $args, $data, $own, $uid, $gid, $folders, $limits, @wanted) = @_;
-  my ($info, $say_info, $mine, @open);
-  pipe($info, $say_info) or die "pipe: $!";
+  pipe(my $info, my $say_info) or die "pipe: $!";
   my $limiter = in_child($number, sub { close $say_info; limit($number, $info, $own, $uid, $gid, $folders, $limits) });
   return if !defined $limiter;
   my (@handles, @ends);
@@ -225,8 +225,7 @@ sub launch {
       must("rt_sigprocmask", 1, $child_set, 0, 8);
       become_bwrap($may_go, unhex($program), $session, $uid, $gid, [split /\0/, unhex($args), -1], @handles);
     };
-    my $said = $@; $said =~ s/\s+/ /g;
-    syswrite $answers, "$number failed $said\n";
+    syswrite $answers, "$number failed " . reason($@) . "\n";
     # Not by exit, which would flush and free what is the parent's.
     kill 9, $$;
   }
@@ -240,7 +239,7 @@ sub forget { my ($number) = @_; delete $ends_of{$number}; delete $go_of{$number}
 
 my %orders = (
   mount => sub { my ($number, @values) = @_; in_child($number, sub { place(@values[0 .. 3], unhex($values[4])) }) },
-  launch => sub { eval { &launch; 1 } or do { my $said = $@; $said =~ s/\s+/ /g; say_line($_[0], "failed", $said) } },
+  launch => sub { eval { &launch; 1 } or say_line($_[0], "failed", reason($@)) },
   taken => sub { syswrite $go_of{$_[0]}, "x" if $go_of{$_[0]}; forget($_[0]) },
   dropped => sub { forget($_[0]) },
 );

@@ -81,7 +81,7 @@ export class Helper {
   }
 
   /** Resolves with `ok`, or with what went wrong. The values must have no blanks. */
-  ask(order: 'mount' | 'launch', values: (string | number)[]): Promise<string> {
+  ask(order: 'mount', values: (string | number)[]): Promise<string> {
     const { first, end } = this.order(order, values);
     return first.finally(end);
   }

@@ -14,7 +14,7 @@ import {
   type Streams,
 } from './launch.ts';
 import type { MonitorEnd } from './monitor.ts';
-import { endMarked, gone, isRunning, processOf, tryKill } from './processes.ts';
+import { endMarked, gone, killKnown, processOf, type KnownProcess } from './processes.ts';
 import { limitValues, type LimitOrder } from './rlimits.ts';
 
 /** For bwrap to be started and to make its namespaces, on a machine that is busy. */
@@ -23,8 +23,6 @@ const BEGIN_MS = 30_000;
 const LIMIT_MS = 5_000;
 /** For a process that was killed. */
 const GONE_MS = 10_000;
-
-type Process = ReturnType<typeof processOf>;
 
 /**
  * As `launch`, and the limits are set by the way; but nothing is forked of the service, which takes the longer the larger it
@@ -43,7 +41,7 @@ export async function launchByHelper(
   const heard = new Heard(beginMs);
   const streams: Socket[] = [];
   let order: HelperOrder | null = null;
-  let monitor: Process | null = null;
+  let monitor: KnownProcess | null = null;
   try {
     const hear = (said: string): void => heard.line(said);
     // See `launchArguments`: one that is not detached ends with its parent.
@@ -63,8 +61,10 @@ export async function launchByHelper(
     order?.add('dropped');
     for (const stream of streams) stream.destroy();
     // Before it is bwrap it has no mark.
-    if (monitor && isRunning(monitor.pid, monitor.since)) tryKill(monitor.pid);
-    if (monitor) await gone(monitor.pid, monitor.since, GONE_MS);
+    if (monitor) {
+      killKnown(monitor);
+      await gone(monitor.pid, monitor.since, GONE_MS);
+    }
     await endMarked(request.mark);
     return null;
   } finally {
@@ -104,7 +104,7 @@ function openPipe(path: string, isInput: boolean): Socket {
   return new Socket({ fd, readable: true, writable: false });
 }
 
-function launchedOf(request: LaunchRequest, heard: Heard, monitor: Process, open: Socket[]): Launched {
+function launchedOf(request: LaunchRequest, heard: Heard, monitor: KnownProcess, open: Socket[]): Launched {
   const input = hasInput(request) ? open[0]! : null;
   const streams: Streams = request.detached
     ? closedStreams()
@@ -129,7 +129,7 @@ function launchedOf(request: LaunchRequest, heard: Heard, monitor: Process, open
       request.gate.open();
     },
     abort: () => {
-      if (isRunning(monitor.pid, monitor.since)) tryKill(monitor.pid);
+      killKnown(monitor);
       return said;
     },
   };

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ChildProcess } from 'node:child_process';
-import { isRunning, tryKill } from './processes.ts';
+import { isRunning, killKnown, type KnownProcess } from './processes.ts';
 
 /** How the process that watches over a sandbox ended: with the code of the sandbox's first program. */
 export interface MonitorEnd {
@@ -34,8 +34,8 @@ const WATCH_MS = 1_000;
 export interface WatchedMonitor {
   /** By whoever started it; null when that one cannot tell any more. */
   told: Promise<MonitorEnd | null>;
-  init: AdoptedProcess;
-  monitor: AdoptedProcess;
+  init: KnownProcess;
+  monitor: KnownProcess;
   exitCode: () => number | null;
   /** Whether the service lives on for it. */
   isHeld: boolean;
@@ -60,25 +60,15 @@ export function watchedMonitor({ told, init, monitor, exitCode, isHeld }: Watche
       })
       .catch(() => undefined);
   });
-  return { ended, kill: () => killProcess(monitor) };
+  return { ended, kill: () => killKnown(monitor) };
 }
 
 const endWith = (code: number | null): MonitorEnd => ({ code, signal: code === null ? 'SIGKILL' : null });
 
-const killProcess = ({ pid, since }: AdoptedProcess): void => {
-  if (isRunning(pid, since)) tryKill(pid);
-};
-
-export interface AdoptedProcess {
-  pid: number;
-  /** See `startTime`. */
-  since: string;
-}
-
 /** Of a sandbox that was not started here nobody tells the end, so it is looked for. `exitCode` is read afterwards. */
 export function adoptedMonitor(
-  init: AdoptedProcess,
-  monitor: AdoptedProcess,
+  init: KnownProcess,
+  monitor: KnownProcess,
   exitCode: () => number | null,
 ): Monitor {
   const wait = async (): Promise<MonitorEnd> => {
@@ -90,6 +80,6 @@ export function adoptedMonitor(
   };
   return {
     ended: wait(),
-    kill: () => killProcess(monitor),
+    kill: () => killKnown(monitor),
   };
 }

@@ -7,11 +7,15 @@ export function startTime(pid: number): string | null {
   return statFields(pid)?.[19] ?? null;
 }
 
+/** A process, told from a later one with its number. */
+export interface KnownProcess {
+  pid: number;
+  /** See `startTime`. */
+  since: string;
+}
+
 /** A process of now; of one that has ended there is no other with its start time. */
-export const processOf = (pid: number): { pid: number; since: string } => ({
-  pid,
-  since: startTime(pid) ?? '',
-});
+export const processOf = (pid: number): KnownProcess => ({ pid, since: startTime(pid) ?? '' });
 
 /** Fields after the program's name, which may hold blanks and brackets; null when there is no such process. */
 export function statFields(pid: number): string[] | null {
@@ -101,6 +105,11 @@ export async function gone(pid: number, since: string | null, timeoutMs: number)
     if (performance.now() > deadline) throw new Error(`Process ${pid} of a sandbox does not end.`);
     await delay(waitMs);
   }
+}
+
+/** Kills it, and no later one with its number. */
+export function killKnown({ pid, since }: KnownProcess): void {
+  if (isRunning(pid, since)) tryKill(pid);
 }
 
 export function tryKill(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
