@@ -14,7 +14,7 @@ import { inbound, inboundBacklog } from './measure/inbound.ts';
 import { latency } from './measure/latency.ts';
 import { longConversation } from './measure/long-conversation.ts';
 import { manyStreams } from './measure/many-streams.ts';
-import { neighbours } from './measure/neighbours.ts';
+import { neighbourRows, neighbours } from './measure/neighbours.ts';
 import { sandboxLive } from './measure/sandbox-live.ts';
 import { sandboxStart } from './measure/sandbox-start.ts';
 import { secondStart } from './measure/second-start.ts';
@@ -22,9 +22,10 @@ import { surfaces } from './measure/surfaces.ts';
 import { throughput } from './measure/throughput.ts';
 
 /** These start what they need themselves, before anything else runs. */
-const alone: Record<string, () => Promise<Figure[]>> = {
+const alone: Record<string, (rows?: readonly string[]) => Promise<Figure[]>> = {
   'sandbox-start': sandboxStart,
   'sandbox-live': sandboxLive,
+  // Its rows can be asked for by name.
   neighbours,
   inbound,
   'inbound-backlog': inboundBacklog,
@@ -48,8 +49,11 @@ const measurements: Record<string, (world: World) => Promise<Figure[]>> = {
 
 const names = [...Object.keys(alone), ...Object.keys(measurements)];
 
+const ROWS = 'neighbours:';
+
 const usage = `Usage: npm run bench -- [--json] [name …]
 Names: ${names.join(', ')} (without one: all)
+Rows of neighbours: neighbours:${neighbourRows.join(',')}
 `;
 
 /** A bench that hangs must not hold its caller: everything that it started ends with this process. */
@@ -58,7 +62,10 @@ const MAX_MS = 15 * 60_000;
 async function main(argv: string[]): Promise<number> {
   const asJson = argv.includes('--json');
   const asked = argv.filter((word) => word !== '--json');
-  const unknown = asked.find((name) => !names.includes(name));
+  const [rows] = asked.flatMap((word) => (word.startsWith(ROWS) ? [word.slice(ROWS.length).split(',')] : []));
+  const words = asked.map((word) => (word.startsWith(ROWS) ? 'neighbours' : word));
+  const unknown =
+    words.find((name) => !names.includes(name)) ?? rows?.find((row) => !neighbourRows.includes(row));
   if (unknown !== undefined) {
     process.stderr.write(`There is no measurement "${unknown}".\n${usage}`);
     return 2;
@@ -67,13 +74,13 @@ async function main(argv: string[]): Promise<number> {
     process.stderr.write('The bench takes too long and is ended.\n');
     process.exit(1);
   }, MAX_MS).unref();
-  const isAsked = ([name]: [string, unknown]) => asked.length === 0 || asked.includes(name);
+  const isAsked = ([name]: [string, unknown]) => words.length === 0 || words.includes(name);
   const facts = machine(diskFolder);
   const otherWork = await watchOtherWork();
   const figures: Figure[] = [];
   for (const [name, measure] of Object.entries(alone).filter(isAsked)) {
     process.stderr.write(`${name} …\n`);
-    figures.push(...(await measure()));
+    figures.push(...(await measure(name === 'neighbours' ? rows : undefined)));
   }
   const shared = Object.entries(measurements).filter(isAsked);
   if (shared.length > 0) figures.push(...(await inWorld({}, (world) => all(shared, world))));

@@ -6,6 +6,8 @@ import type { World } from './world.ts';
 export interface Attack {
   /** Shell scripts that take what they can get; each goes on until it is killed, or its sandbox is. */
   scripts: string[];
+  /** The same for a sandbox that does all of it at once: they leave each other processes and processors. */
+  together?: string[];
   /** How it is known that it acts. */
   deed: Deed;
 }
@@ -13,21 +15,34 @@ export interface Attack {
 export const attacks: Record<string, Attack> = {
   CPU: {
     scripts: ['for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait'],
+    together: ['for i in 1 2 3 4 5 6 7 8; do nice -n 19 sh -c "while :; do :; done" & done; wait'],
     deed: { cpuMs: 300, processes: 8 },
   },
   memory: {
     scripts: ['while :; do perl -e \'push @a, "x" x 1048576 while 1\'; done'],
+    // A shell would end where it cannot fork.
+    together: [
+      'exec perl -e \'while (1) { $p = fork; if (!defined $p) { select undef, undef, undef, 0.02; next } if (!$p) { push @a, "x" x 1048576 while 1 } waitpid $p, 0 }\'',
+    ],
     deed: { memoryMb: 256 },
   },
   processes: {
     scripts: [
       'perl -e \'$SIG{CHLD} = "IGNORE"; while (1) { $p = fork; if (defined $p && !$p) { exit if rand() < 0.5; sleep 60; exit } }\'',
     ],
+    // Where no process is left it waits for a moment, so that what the kernel killed of the others can begin again.
+    together: [
+      'exec perl -e \'$SIG{CHLD} = "IGNORE"; while (1) { $p = fork; if (!defined $p) { select undef, undef, undef, 0.05; next } if (!$p) { exit if rand() < 0.5; sleep 2 + rand 5; exit } }\'',
+    ],
     deed: { processes: 100 },
   },
   disk: {
     scripts: [
       'cd /workspace; while :; do rm -f fill; dd if=/dev/zero of=fill bs=1M count=100000 conv=fsync; done',
+    ],
+    // One process, of the same name: it forks for nothing.
+    together: [
+      'cd /workspace; exec perl -MIO::Handle -e \'$0 = "dd"; $SIG{XFSZ} = "IGNORE"; $x = "\\0" x 1048576; while (1) { open F, ">", "fill" or next; 1 while syswrite F, $x; F->sync; close F; unlink "fill" }\'',
     ],
     deed: { ddCpuMs: 40 },
   },
@@ -79,7 +94,7 @@ export function beHostile(world: World, agentId: string, of: readonly Attack[]):
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
   };
-  const all = of.flatMap(({ scripts }) => scripts).map(persist);
+  const all = of.flatMap((one) => (of.length > 1 && one.together) || one.scripts).map(persist);
   const told = (idle: Attack[]) => {
     const wanted = idle.map(({ deed }) => JSON.stringify(deed)).join(', ');
     return `${wanted} more was looked for. ${outcomes.length} scripts ended, the last: ${outcomes.slice(-4).join('; ')}`;

@@ -10,15 +10,17 @@ import { largest, quantile, smallest } from '../lib/stats.ts';
 import { openWorld } from '../lib/world.ts';
 import type { World } from '../lib/world.ts';
 
-const ROUNDS = 2;
+const ROUNDS = 4;
 const MESSAGES = 100;
 const MAX_MS = 10_000;
 /** Then the next conversation begins. */
 const TURNS = 20;
 /** Until the attack is in full swing. */
 const LEAD_MS = 1_000;
-const ALL = 'all of it';
+const ALL = 'all';
 const SCRIPT = { tokens: 20, firstMs: 5, gapMs: 2 };
+
+export const neighbourRows: readonly string[] = [...Object.keys(attacks), ALL];
 
 /**
  * Two agents side by side: one talks, the other does its worst. For each kind of attack, and for all of them at once: the
@@ -36,7 +38,7 @@ export async function neighbours(only?: readonly string[]): Promise<Figure[]> {
       if (only === undefined || only.includes(name))
         figures.push(...(await beside(world, hostileId, name, [attack])));
     if (only === undefined || only.includes(ALL))
-      figures.push(...(await beside(world, hostileId, ALL, Object.values(attacks))));
+      figures.push(...(await beside(world, hostileId, 'all of it', Object.values(attacks))));
     return figures;
   } finally {
     await world.end();
