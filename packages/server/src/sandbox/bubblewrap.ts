@@ -202,6 +202,7 @@ export class BubblewrapDriver implements SandboxDriver {
         return { blank: new Blank({ spec, sandbox, input, become, onFailure }), initPid };
       },
     );
+    this.helper.expectMounts(this.blanks.size);
     await hasOwnRoot(initPid);
     return blank;
   }
@@ -345,7 +346,7 @@ export class BubblewrapDriver implements SandboxDriver {
 
   private forget(id: string): void {
     this.running.delete(id);
-    this.blanks.delete(id);
+    if (this.blanks.delete(id)) this.helper.expectMounts(this.blanks.size);
     this.inUse.delete(id);
     this.blankUsers.free(id);
     this.sampler.remove(id);

@@ -9,6 +9,7 @@ const numbers = {
   setsid: [112, 157],
   prctl: [157, 167],
   close: [3, 57],
+  exit_group: [231, 94],
   dup3: [292, 24],
   memfd_create: [319, 279],
   rt_sigprocmask: [14, 135],
@@ -30,6 +31,8 @@ export const callArguments: string[] | null =
  * `mount`, in a child of its own: it clones the two trees of the volume, so that no mount is seen on the host; lets their
  * files appear as those of the sandbox's user (an idmapped mount, mount_setattr(2)), without set-uid, devices or
  * propagation; enters the mount namespace of the sandbox, when it still is the one that was meant; and puts them there.
+ * `mounters` says how many such orders are expected: for so many a child is there already and has a user namespace whose maps
+ * are not written yet, since the forks for both are nearly all that a mount takes (docs/decisions/0315).
  *
  * `launch`: it starts bwrap with the descriptors that it expects, each of which is opened anew by way of /proc: those of
  * the parent, and pipes, whose other ends the parent opens in the same way. It answers `started` with the pid and those
@@ -49,11 +52,16 @@ sub must { my ($name) = @_; my $result = &call; $result >= 0 or die "$name: $!";
 # PR_SET_PDEATHSIG: also one that stands still, and so reads no end of its input, ends with the service.
 must("prctl", 1, 9);
 getppid() == $parent or exit;
+sub close_all_but {
+  my %kept = map { fileno($_) => 1 } @_;
+  opendir(my $own, "/proc/self/fd") or die "fd: $!";
+  my @inherited = grep { /^\d+$/ && $_ > 2 && !$kept{$_} } readdir $own;
+  closedir $own;
+  call("close", $_ + 0) for @inherited;
+}
 # What its parent inherited and hands on to every child is not for sandboxes.
-opendir(my $own, "/proc/self/fd") or die "fd: $!";
-my @inherited = grep { /^\d+$/ && $_ > 2 } readdir $own;
-closedir $own;
-call("close", $_ + 0) for @inherited;
+close_all_but();
+my $helper = $$;
 my $empty = "\0";
 # The set of SIGCHLD alone. It is read from a descriptor, as a handler may be run too late by one read.
 my $child_set = pack("Q", 1 << 16);
@@ -65,6 +73,13 @@ sub unhex { return pack("H*", $_[0]) }
 # What went wrong, on one line.
 sub reason { my ($said) = @_; $said =~ s/\s+/ /g; return $said }
 sub say_line { syswrite STDOUT, join(" ", @_) . "\n" }
+# How a child ends: exit would flush and free what is the parent's, which takes time, too.
+sub leave { call("exit_group", 0) }
+sub answer {
+  my ($number, $work) = @_;
+  say_line($number, eval { $work->(); 1 } ? "ok" : reason($@));
+  leave();
+}
 
 # Orders that a child does, by its pid.
 my %working;
@@ -75,37 +90,38 @@ sub in_child {
   my $pid = fork;
   if (!defined $pid) { say_line($number, "failed fork: $!"); return undef }
   if ($pid) { $working{$pid} = $number; return $pid }
-  my $said = eval { must("rt_sigprocmask", 1, $child_set, 0, 8); $work->(); 1 } ? "ok" : reason($@);
-  say_line($number, $said);
-  exit 0;
+  answer($number, sub { must("rt_sigprocmask", 1, $child_set, 0, 8); $work->() });
 }
 
+# One that has no users yet, and its two maps, to be written once it is known who that is. The files stay when its process ends.
 sub user_namespace {
-  my ($from, $to) = @_;
   pipe(my $ready, my $say) or die "pipe: $!";
   pipe(my $wait, my $done) or die "pipe: $!";
   defined(my $pid = fork) or die "fork: $!";
   if (!$pid) {
     close $done;
-    call("unshare", 0x10000000) == 0 or exit 1;
+    call("unshare", 0x10000000) == 0 or leave();
     syswrite $say, "x";
     sysread $wait, my $end, 1;
-    exit 0;
+    leave();
   }
   close $say; close $wait;
   sysread($ready, my $x, 1) == 1 or die "unshare failed";
-  for my $file ("uid_map", "gid_map") {
-    open(my $map, ">", "/proc/$pid/$file") or die "$file: $!";
-    defined(syswrite $map, "$from $to 1\n") or die "$file: $!";
+  my @files;
+  for (["<", "ns/user"], [">", "uid_map"], [">", "gid_map"]) {
+    my ($mode, $name) = @$_;
+    open(my $file, $mode, "/proc/$pid/$name") or die "$name: $!";
+    push @files, $file;
   }
-  open(my $ns, "<", "/proc/$pid/ns/user") or die "ns: $!";
   close $done; waitpid $pid, 0;
-  return $ns;
+  return \@files;
 }
 
 sub place {
-  my ($init, $inode, $from, $to, $dir) = @_;
-  my $ns = user_namespace($from, $to);
+  my ($users, $init, $inode, $from, $to, $folder) = @_;
+  my ($ns, @maps) = @{$users || user_namespace()};
+  for (@maps) { defined(syswrite $_, "$from $to 1\n") or die "uid_map: $!" }
+  my $dir = unhex($folder);
   # struct mount_attr: ID-mapped, nosuid, nodev; nothing cleared; private.
   my $attributes = pack("Q4", 0x100000 | 2 | 4, 0, 1 << 18, fileno $ns);
   my @trees;
@@ -123,6 +139,51 @@ sub place {
     my ($tree, $target) = @$_;
     must("move_mount", $tree, $empty, -100, $target, 4);
   }
+}
+
+# Children that wait for an order to mount: pid and both ends of the pipe that each reads, since a write to one that was
+# killed would be the end of whoever has no other end.
+my @mounters;
+
+sub add_mounter {
+  pipe(my $read, my $write) or die "pipe: $!";
+  defined(my $pid = fork) or die "fork: $!";
+  if ($pid) { push @mounters, [$pid, $write, $read]; return }
+  # The order of one that fails is for another child, which tells what is wrong.
+  eval { wait_to_mount($read) };
+  leave();
+}
+
+sub wait_to_mount {
+  my ($orders) = @_;
+  must("rt_sigprocmask", 1, $child_set, 0, 8);
+  # As the helper with its own parent.
+  must("prctl", 1, 9);
+  getppid() == $helper or leave();
+  my $users = user_namespace();
+  # It waits for long, and what it held of others' pipes would have no end. Perl still counts those descriptors as its own,
+  # so what it opens from now on may not be closed by it alone.
+  close_all_but($orders, @$users);
+  my $order = "";
+  until ($order =~ /\n/) { sysread($orders, $order, 65536, length $order) or leave() }
+  my ($number, @values) = split " ", $order;
+  answer($number, sub { place($users, @values) });
+}
+
+sub keep_mounters {
+  my ($number, $count) = @_;
+  kill 9, (pop @mounters)->[0] while @mounters > $count;
+  # One that cannot be made now is made when its order is there.
+  eval { add_mounter() while @mounters < $count };
+}
+
+sub mount {
+  my ($number, @values) = @_;
+  my $mounter = shift @mounters;
+  return in_child($number, sub { place(undef, @values) }) if !$mounter;
+  my ($pid, $orders) = @$mounter;
+  $working{$pid} = $number;
+  syswrite $orders, join(" ", $number, @values) . "\n";
 }
 
 sub join_group {
@@ -238,7 +299,8 @@ sub launch {
 sub forget { my ($number) = @_; delete $ends_of{$number}; delete $go_of{$number} }
 
 my %orders = (
-  mount => sub { my ($number, @values) = @_; in_child($number, sub { place(@values[0 .. 3], unhex($values[4])) }) },
+  mount => \&mount,
+  mounters => \&keep_mounters,
   launch => sub { eval { &launch; 1 } or say_line($_[0], "failed", reason($@)) },
   taken => sub { syswrite $go_of{$_[0]}, "x" if $go_of{$_[0]}; forget($_[0]) },
   dropped => sub { forget($_[0]) },
@@ -257,6 +319,7 @@ while (1) {
       my ($number, $worked) = (delete $launched{$pid}, delete $working{$pid});
       say_line($number, "exit", $status) if defined $number;
       say_line($worked, "gone") if defined $worked;
+      @mounters = grep { $_->[0] != $pid } @mounters;
     }
   }
   if (vec($ready, 0, 1)) {

@@ -19,6 +19,9 @@ export function missingHelper(perl: string): string | null {
 /** What is heard of an order when the helper ended before it had said all. */
 export const HELPER_ENDED = 'the helper ended';
 
+/** Beyond these a mount takes the longer way: each of them is a process, if a small one. */
+const MOUNTERS_MAX = 8;
+
 interface Waiting {
   child: ChildProcess;
   isBound: boolean;
@@ -78,6 +81,12 @@ export class Helper {
     child.unref();
     for (const stream of [child.stdin, child.stdout]) (stream as { unref?: () => void }).unref?.();
     return child;
+  }
+
+  /** Says how many mounts are expected by now, so that for them, up to a few, a process is there and waits. */
+  expectMounts(count: number): void {
+    const input = this.#child?.stdin;
+    if (input?.writable) input.write(`0 mounters ${Math.min(count, MOUNTERS_MAX)}\n`);
   }
 
   /** Resolves with `ok`, or with what went wrong. The values must have no blanks. */

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { until } from '../support/until.ts';
-import { isRunning, startTime } from '../../src/sandbox/processes.ts';
+import { allPids, isRunning, startTime, statFields } from '../../src/sandbox/processes.ts';
 import { Helper, hex, missingHelper, PERL } from '../../src/sandbox/helper.ts';
 
 const skip = missingHelper(PERL) ?? false;
@@ -14,6 +14,33 @@ const skip = missingHelper(PERL) ?? false;
 const ordered = (helper: Helper): Promise<string> =>
   helper.ask('mount', [0, 0, 0, 0, hex('/no/such/folder')]);
 const whyNot = /^(open_tree|uid_map|unshare)/;
+
+/** Whoever writes the maps of a namespace for somebody else. */
+const onlyRoot = process.getuid?.() === 0 ? skip : 'Only root mounts.';
+
+const childrenOf = (pid: number): number[] =>
+  allPids().filter((child) => statFields(child)?.[1] === String(pid));
+
+/** What its descriptors are of; nothing when it has ended. */
+function openIn(pid: number): string[] {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
+  } catch {
+    return [];
+  }
+}
+
+const hasUserNamespace = (pid: number): boolean => openIn(pid).some((link) => link.startsWith('user:'));
+
+/** A helper with so many children that are ready to mount. */
+async function expecting(count: number, answerMs?: number) {
+  const helper = new Helper(PERL, 'test', answerMs);
+  const { pid = 0 } = helper.begin();
+  helper.expectMounts(count);
+  const ready = (): number[] => childrenOf(pid).filter(hasUserNamespace);
+  await until('they are ready', () => ready().length === count);
+  return { helper, pid, children: ready() };
+}
 
 test('a helper that could not be started is started with the next order', { skip }, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'berth-helper-'));
@@ -75,3 +102,98 @@ test('a helper ends with its service, also one that stands still', { skip }, asy
     if (pid > 0) process.kill(pid, 'SIGKILL');
   }
 });
+
+test(
+  'a mount that was expected is done by a process that waits for it, and that ends with its helper',
+  { skip: onlyRoot },
+  async () => {
+    const { helper, children } = await expecting(1, 1_000);
+    const [child = 0] = children;
+    const since = startTime(child)!;
+    try {
+      process.kill(child, 'SIGSTOP');
+      assert.equal(await ordered(helper), 'no answer');
+      await until('it has ended', () => !isRunning(child, since));
+    } finally {
+      helper.close();
+    }
+  },
+);
+
+test(
+  'as many processes wait to mount as mounts are expected, up to a few, and each does one',
+  { skip: onlyRoot },
+  async () => {
+    const { helper, pid } = await expecting(3);
+    try {
+      assert.match(await ordered(helper), whyNot);
+      await until('two are left', () => childrenOf(pid).length === 2);
+      helper.expectMounts(1);
+      await until('one is left', () => childrenOf(pid).length === 1);
+      helper.expectMounts(1_000);
+      await until('there are eight', () => childrenOf(pid).filter(hasUserNamespace).length === 8);
+      assert.equal(childrenOf(pid).length, 8);
+      const said = await Promise.all(Array.from({ length: 10 }, () => ordered(helper)));
+      for (const word of said) assert.match(word, whyNot);
+      await until('none is left', () => childrenOf(pid).length === 0);
+    } finally {
+      helper.close();
+    }
+  },
+);
+
+test('a process that was killed while it waited to mount is not missed', { skip: onlyRoot }, async () => {
+  const { helper, pid, children } = await expecting(1);
+  try {
+    // It hears of the end and of the order at once.
+    process.kill(pid, 'SIGSTOP');
+    process.kill(children[0]!, 'SIGKILL');
+    await until('it has ended', () => statFields(children[0]!)?.[0] === 'Z');
+    const said = ordered(helper);
+    process.kill(pid, 'SIGCONT');
+    assert.match(await said, whyNot);
+  } finally {
+    helper.close();
+  }
+});
+
+test(
+  'a process that waits to mount holds no pipe of a program that is being launched',
+  { skip: onlyRoot },
+  async () => {
+    const helper = new Helper(PERL, 'test');
+    const { pid = 0 } = helper.begin();
+    const told = Promise.withResolvers<number[]>();
+    const hear = (said: string): void => {
+      if (said.startsWith('started ')) told.resolve(said.split(' ').slice(2).map(Number));
+    };
+    const words = [
+      hex('/bin/cat'),
+      '0',
+      hex('cat'),
+      '-',
+      '-',
+      '-',
+      '-',
+      '-',
+      '-',
+      'in',
+      'out',
+      'out',
+      'info',
+    ];
+    const order = helper.order('launch', words, hear);
+    try {
+      const ends = (await told.promise).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
+      helper.expectMounts(1);
+      const child = await until('one waits', () => childrenOf(pid).find(hasUserNamespace));
+      await until('it holds what it needs', () => !openIn(child).some((link) => ends.includes(link)));
+      assert.equal(ends.length, 3);
+      assert.ok(hasUserNamespace(child));
+    } finally {
+      order.add('dropped');
+      order.end();
+      helper.close();
+    }
+  },
+);

@@ -382,7 +382,9 @@ const WARM = 1;
 
 async function checkArea(service: Service, deleted: DeletedAgents): Promise<void> {
   await until('no helper is there but that of the service', () => {
-    const helpers = helpersOf(service);
+    const all = helpersOf(service);
+    // Without the children that wait to mount.
+    const helpers = all.filter((pid) => !all.includes(parentOf(pid)));
     return helpers.length <= 1 && helpers.every((pid) => parentOf(pid) === service.pid);
   });
   const db = openDatabase({
