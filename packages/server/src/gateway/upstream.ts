@@ -176,18 +176,21 @@ function forward(
   // Node would write each chunk as four pieces, which costs several times as much as one.
   const isChunked = response.chunkedEncoding;
   response.chunkedEncoding = false;
-  // The head leaves with the first piece when that is there already, else alone.
-  setImmediate(() => response.flushHeaders());
+  // The head leaves with the first piece when that is there already, else alone. Once it has left, this would write nothing.
+  let hasLeft = false;
+  setImmediate(() => hasLeft || response.flushHeaders());
   const resume = (): void => void answer.resume();
   response.on('drain', resume);
   const joiner = new PieceJoiner((pieces) => {
     if (response.destroyed) return;
+    hasLeft = true;
     if (!response.write(isChunked ? asChunk(pieces) : Buffer.concat(pieces))) answer.pause();
   });
   answer.on('data', (chunk: Buffer) => {
     joiner.push(chunk, options.onChunk(chunk));
   });
   answer.on('end', () => {
+    hasLeft = true;
     const rest = joiner.take();
     if (rest.length === 0) response.end(isChunked ? lastChunk : undefined);
     else response.end(isChunked ? asChunk(rest, lastChunk) : Buffer.concat(rest));

@@ -132,8 +132,8 @@ interface Raw {
   models: Socket[];
 }
 
-/** A model that writes what the test tells it, chunk by chunk (RFC 9112, section 7.1). */
-async function rawModel(t: TestContext): Promise<Raw> {
+/** A model that writes what the test tells it, chunk by chunk (RFC 9112, section 7.1). `opening`: goes with its head. */
+async function rawModel(t: TestContext, opening = ''): Promise<Raw> {
   const models: Socket[] = [];
   const server = createServer((socket) => {
     socket.on('error', () => {});
@@ -141,7 +141,7 @@ async function rawModel(t: TestContext): Promise<Raw> {
       // The body of a call may come by itself, and a kept connection has several calls.
       if (!data.toString('latin1').startsWith('POST ')) return;
       socket.write(
-        'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n',
+        `HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n${opening}`,
       );
       models.push(socket);
     });
@@ -189,6 +189,25 @@ test('the pieces of one moment leave as one, the first text before them, and eve
   ok(seen.length <= 10, `${seen.length} pieces`);
   const output = gateway.usages[0]?.entries.find(({ meter }) => meter === 'model.output_tokens');
   equal(output?.quantity, 51);
+});
+
+test('the head of an answer is written by itself only when nothing has come with it', async (t) => {
+  const late = await rawModel(t);
+  const first = late.ask(() => {});
+  const model = await until('the model is asked', () => late.models[0]);
+  await until('its head is passed on', () => late.gateway.headsAlone() === 1);
+  model.write(textChunk('first') + lastChunk);
+  ok((await inTime('the answer ends', first)).isComplete);
+  for (const end of ['', lastChunk]) {
+    const { gateway, ask, models } = await rawModel(t, textChunk('first') + end);
+    const answer = ask(() => {});
+    const there = await until('the model is asked', () => models[0]);
+    if (end === '') there.write(lastChunk);
+    const { text, isComplete } = await inTime('the answer ends', answer);
+    ok(isComplete);
+    equal(text, sse(events.text('first')).toString());
+    equal(gateway.headsAlone(), 0);
+  }
 });
 
 test('a stream that is cut passes on what waited, and does not look like one that ended', async (t) => {

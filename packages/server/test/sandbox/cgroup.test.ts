@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
@@ -75,6 +84,23 @@ describe('cgroup layouts', () => {
     assert.equal(text('berth-t/one/cgroup.freeze'), '0');
     group.kill();
     assert.equal(text('berth-t/one/cgroup.kill'), '1');
+  });
+
+  test('processes are counted by a file that is opened once, and closed when the group is removed', async () => {
+    const mount: CgroupMount = { version: 1, mountPoint: root, root: '/', controllers: ['pids'] };
+    const group = new Group(findHierarchies(options([mount])), 'one');
+    const openFiles = () =>
+      readdirSync('/proc/self/fd').filter((fd) => targetOf(fd).startsWith(join(root, 'berth-t/one'))).length;
+    assert.equal(group.processCount(), null);
+    file('berth-t/one/pids.current', '123\n');
+    assert.equal(group.processCount(), 123);
+    file('berth-t/one/pids.current', '7\n');
+    assert.equal(group.processCount(), 7);
+    assert.equal(openFiles(), 1);
+    rmSync(join(root, 'berth-t/one'), { recursive: true });
+    await group.destroy();
+    assert.equal(group.processCount(), null);
+    assert.equal(openFiles(), 0);
   });
 
   test('version 1 freezes by its freezer, and a kill thaws, since it would wait otherwise', async () => {
@@ -241,4 +267,13 @@ async function cgroupsMissing(): Promise<string | false> {
   const { limits: grades } = await fx.driver.capabilities();
   await fx.close();
   return grades.cpu === 'hard' ? false : 'cgroups cannot be written on this host';
+}
+
+/** What a descriptor of this process is open on; the one that lists them is closed again meanwhile. */
+function targetOf(fd: string): string {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`);
+  } catch {
+    return '';
+  }
 }

@@ -45,6 +45,8 @@ export interface TestGateway {
   calls: (string | null)[];
   /** One entry per call of `reserve`; `released` turns true when it is released, or named by a usage. */
   reservations: { estimateMicros: bigint; released: boolean }[];
+  /** Answers whose head was written by itself. */
+  headsAlone: () => number;
   /** Everything that was logged, as text. */
   logged: () => string;
   send(path: string, options?: SendOptions): Promise<GatewayAnswer>;
@@ -99,7 +101,15 @@ export async function startGateway(options: TestGatewayOptions): Promise<TestGat
   };
   const directory = mkdtempSync(join(tmpdir(), 'gateway-'));
   const socketPath = join(directory, 'gateway.sock');
-  const server = createServer((request, response) => gateway.handle(caller, request, response));
+  let headsAlone = 0;
+  const server = createServer((request, response) => {
+    const flush = response.flushHeaders.bind(response);
+    response.flushHeaders = () => {
+      headsAlone += 1;
+      flush();
+    };
+    gateway.handle(caller, request, response);
+  });
   await new Promise<void>((resolve) => server.listen(socketPath, resolve));
   return {
     gateway,
@@ -108,6 +118,7 @@ export async function startGateway(options: TestGatewayOptions): Promise<TestGat
     usages,
     calls,
     reservations,
+    headsAlone: () => headsAlone,
     logged: () => lines.join('\n'),
     send: (path, sendOptions = {}) => send(socketPath, path, sendOptions),
     close: async () => {

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, readSync, rmdirSync, writeFileSync } from 'node:fs';
 
 /** Content of a cgroup file, or null when there is none (the group is gone, or the kernel does not know the file). */
 export function readText(path: string): string | null {
@@ -18,6 +18,14 @@ export function readNumber(path: string, key?: string): number | null {
     if (line.startsWith(`${key} `)) return toNumber(line.slice(key.length + 1));
   }
   return null;
+}
+
+const digits = Buffer.alloc(32);
+
+/** The number that is all of an open file, as it is now; throws when the file is gone. */
+export function readOpenNumber(file: number): number | null {
+  const bytes = readSync(file, digits, 0, digits.length, 0);
+  return toNumber(digits.toString('latin1', 0, bytes).trim());
 }
 
 export function readPids(group: string): number[] {
