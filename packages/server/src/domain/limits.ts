@@ -180,15 +180,15 @@ export const limits = {
   /** Of each output, in an answer that is not streamed. */
   execOutputBytes: 1024 * 1024,
   /** What the commands and servers of a sandbox send together, after so much at once; then they wait. */
-  sandboxOutput: { bytesPerSecond: 16 * 1024 * 1024, burstBytes: 8 * 1024 * 1024 },
+  sandboxOutput: { bytesPerSecond: 8 * 1024 * 1024, burstBytes: 2 * 1024 * 1024 },
   /** Connections that a sandbox has open to the outside at once. */
   egressConnections: 256,
   /** New ones, after as many at once; others wait. */
   egressConnectionsPerSecond: 100,
   /** New connections of a sandbox to the socket of its proxy, refused ones too; then the socket is shut for a while. */
-  egressArrivals: { burst: 512, perSecond: 200 },
+  egressArrivals: { burst: 320, perSecond: 100 },
   /** The same of its model gateway: a harness keeps its connections. */
-  gatewayArrivals: { burst: 512, perSecond: 100 },
+  gatewayArrivals: { burst: 128, perSecond: 50 },
   /** The same of its control channel: one is served, and a launcher without a service dials a few times a second. */
   controlArrivals: { burst: 64, perSecond: 20 },
   egressHeadBytes: 16 * 1024,

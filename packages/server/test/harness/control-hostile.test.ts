@@ -74,6 +74,32 @@ test('both sides of the channel have the same table of frames and the same measu
   }
 });
 
+test('frames are the same however their bytes are cut, and one that came in pieces keeps no memory but its own', () => {
+  const payloads = [0, 1, 5000, 0, 60_000, 65_536].map((size) => Buffer.alloc(size, size % 251));
+  const bytes = Buffer.concat(
+    payloads.map((payload, at) => {
+      const frame = host.newFrame(kinds.data, at, payload.length);
+      payload.copy(frame, host.headerBytes);
+      return frame;
+    }),
+  );
+  for (const size of [1, 7, 4096, 65_536, bytes.length]) {
+    const got: Buffer[] = [];
+    const reader = new host.FrameReader({
+      maxBytes: host.maxPayloadBytes,
+      onFrame(kind, stream, payload) {
+        assert.deepEqual([kind, stream], [kinds.data, got.length]);
+        got.push(payload);
+      },
+      onTooLong: assert.fail,
+    });
+    for (let at = 0; at < bytes.length; at += size) reader.push(Buffer.from(bytes.subarray(at, at + size)));
+    assert.equal(got.length, payloads.length);
+    got.forEach((payload, at) => assert.ok(payload.equals(payloads[at]!), `${size}: ${at}`));
+    if (size < bytes.length) assert.equal(got.at(-1)!.buffer.byteLength, 65_536);
+  }
+});
+
 /** Resolves when the endpoint has read what was sent: a second hello is refused only then. */
 async function heard({ dial }: World): Promise<void> {
   const second = dial();

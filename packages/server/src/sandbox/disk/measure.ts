@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, readdirSync, readlinkSync, statSync } from 'node:fs';
-import { setImmediate as breathe } from 'node:timers/promises';
 import { started } from '../started.ts';
+import { Slices } from './slices.ts';
 
 /** `bytes`: blocks taken, as counted by the file system. `entries`: files, folders and links. */
 export type Unit = 'bytes' | 'entries';
@@ -11,7 +11,6 @@ const DU = '/usr/bin/du';
 const MEASURE_TIMEOUT_MS = 60_000;
 /** Descriptors looked at in one measurement; a sandbox could open hundreds of thousands to keep the service busy. */
 const DESCRIPTORS_MAX = 20_000;
-const DESCRIPTORS_A_SLICE = 500;
 
 /**
  * What lies in the folders. By du(1), in a process of its own: it walks by descriptors, follows no link, counts a file
@@ -50,43 +49,48 @@ async function du(args: string[], folders: string[]): Promise<{ total: number; c
 }
 
 /** Bytes of files on the volume's file system that have no name any more but are still open or mapped in the sandbox. */
-export async function deletedBytes(pids: number[], volumeDir: string): Promise<number> {
+export async function deletedBytes(
+  pids: number[],
+  volumeDir: string,
+  slices = new Slices(),
+): Promise<number> {
   const device = statSync(volumeDir).dev;
   const sizes = new Map<number, number>();
-  let looked = 0;
-  for (const pid of pids) {
-    for (const path of [...descriptors(pid), ...mappings(pid)]) {
-      if (++looked > DESCRIPTORS_MAX) return sum(sizes);
-      if (looked % DESCRIPTORS_A_SLICE === 0) await breathe();
-      if (!linkOf(path)?.endsWith(' (deleted)')) continue;
-      // These links of /proc lead straight to the open file: nothing is looked up by a name that a sandbox could choose.
-      const stat = statSync(path, { throwIfNoEntry: false });
-      if (stat?.isFile() && stat.nlink === 0 && stat.dev === device) sizes.set(stat.ino, stat.blocks * 512);
-    }
-  }
+  await slices.each(openPaths(pids), (path) => {
+    if (path === null || !linkOf(path)?.endsWith(' (deleted)')) return;
+    // These links of /proc lead straight to the open file: nothing is looked up by a name that a sandbox could choose.
+    const stat = statSync(path, { throwIfNoEntry: false });
+    if (stat?.isFile() && stat.nlink === 0 && stat.dev === device) sizes.set(stat.ino, stat.blocks * 512);
+  });
   return sum(sizes);
 }
 
-/** Bytes that the processes wrote to files so far, and not to tmpfs; null when none of them tells (proc_pid_io(5)). */
-export function writtenBytes(pids: number[]): number | null {
-  let total: number | null = null;
+/** Null after each folder that was read, which takes time too. */
+function* openPaths(pids: number[]): Generator<string | null> {
+  let looked = 0;
   for (const pid of pids) {
+    for (const folder of ['fd', 'map_files']) {
+      for (const path of namesIn(`/proc/${pid}/${folder}`)) {
+        if (++looked > DESCRIPTORS_MAX) return;
+        yield path;
+      }
+      yield null;
+    }
+  }
+}
+
+/** Bytes that the processes wrote to files so far, and not to tmpfs; null when none of them tells (proc_pid_io(5)). */
+export async function writtenBytes(pids: number[], slices = new Slices()): Promise<number | null> {
+  let total: number | null = null;
+  await slices.each(pids, (pid) => {
     try {
       const written = /^write_bytes: (\d+)/m.exec(readFileSync(`/proc/${pid}/io`, 'utf8'))?.[1];
       total = (total ?? 0) + Number(written ?? 0);
     } catch {
       // It ended; what it wrote is counted with its parent.
     }
-  }
+  });
   return total;
-}
-
-function descriptors(pid: number): string[] {
-  return namesIn(`/proc/${pid}/fd`);
-}
-
-function mappings(pid: number): string[] {
-  return namesIn(`/proc/${pid}/map_files`);
 }
 
 function namesIn(folder: string): string[] {

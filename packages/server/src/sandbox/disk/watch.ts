@@ -2,11 +2,14 @@ import { statfsSync } from 'node:fs';
 import type { Log } from '../../domain/log.ts';
 import { deletedBytes, measure, writtenBytes, type Unit } from './measure.ts';
 import { foldersOf, markFull, type Quota } from './quota.ts';
+import { Slices } from './slices.ts';
 
 const TICK_MS = 100;
 const TICKS_A_BROKEN_LOOK = 10;
 /** The first look waits, so that it does not slow the start of the program. */
 const FIRST_MEASURE_MS = 3000;
+/** A program that measures costs the service its start: all are suspect when one writes, and only that one may be over. */
+const LEAST_REST_MS = 200;
 const MIB = 1024 * 1024;
 /** What the file system of the volumes keeps free for the service and its database. */
 const RESERVE_MAX_BYTES = 512 * MIB;
@@ -49,9 +52,11 @@ interface Entry {
   gauges: Gauge[];
   lastFreeBytes: number;
   isMeasuring: boolean;
-  /** When the last measurement ended, and how long it took. */
+  /** When the last measurement ended, and how long it took, without the rests of its slices. */
   measuredMs: number;
   tookMs: number;
+  /** Whether it had written most by itself, and stood still. */
+  wasHeld: boolean;
 }
 
 /**
@@ -64,6 +69,7 @@ export class DiskWatch {
   private readonly log: Log;
   private timer: NodeJS.Timeout | null = null;
   private ticks = 0;
+  private isEndingHeaviest = false;
 
   constructor(log: Log) {
     this.log = log;
@@ -83,7 +89,15 @@ export class DiskWatch {
     });
     const gauges = quota ? [gauge('bytes', quota.bytes), gauge('entries', quota.entries)] : [];
     const lastFreeBytes = freeOf(sandbox.hostDir).bytes;
-    const entry = { sandbox, gauges, lastFreeBytes, isMeasuring: false, measuredMs: 0, tookMs: 0 };
+    const entry = {
+      sandbox,
+      gauges,
+      lastFreeBytes,
+      isMeasuring: false,
+      measuredMs: 0,
+      tookMs: 0,
+      wasHeld: true,
+    };
     this.entries.set(sandbox.id, entry);
     this.timer ??= setInterval(() => this.tick(), TICK_MS).unref();
   }
@@ -111,8 +125,8 @@ export class DiskWatch {
         if (entry.gauges.length === 0) continue;
         const free = freeOf(entry.sandbox.volumeDir);
         for (const gauge of entry.gauges) note(gauge, free[gauge.unit]);
-        const due = entry.gauges.filter((gauge) => isDue(gauge, entry.sandbox));
-        if (due.length > 0) void this.check(entry, due);
+        const suspect = entry.gauges.filter(isSuspect);
+        if (suspect.length > 0) void this.check(entry, suspect);
       } catch (error) {
         this.log.warn('a volume could not be looked at', {
           sandboxId: entry.sandbox.id,
@@ -120,41 +134,45 @@ export class DiskWatch {
         });
       }
     }
-    if (isLow) this.endHeaviest();
+    if (isLow) void this.endHeaviest();
   }
 
-  private async check(entry: Entry, gauges: Gauge[]): Promise<void> {
+  private async check(entry: Entry, suspect: Gauge[]): Promise<void> {
     const begunMs = performance.now();
     // Measuring may take a twentieth of the time, and half of it once the limit may be passed.
-    const restMs = entry.tookMs * (gauges.some(mayBeOver) ? 1 : 20);
+    const takenMs = entry.tookMs * (suspect.some(mayBeOver) ? 1 : 20);
+    const restMs = Math.max(takenMs, entry.wasHeld ? 0 : LEAST_REST_MS);
     if (entry.isMeasuring || begunMs < entry.measuredMs + restMs) return;
     entry.isMeasuring = true;
+    const slices = new Slices();
     try {
+      const written = await writtenBytes(entry.sandbox.pids(), slices);
       // One that may have passed its limit by its own writing writes no more until that is known.
-      if (gauges.some((gauge) => mayBeOver(gauge) && wroteMost(gauge, entry.sandbox)))
-        await entry.sandbox.hold();
-      for (const gauge of gauges) await this.update(entry, gauge);
+      entry.wasHeld = suspect.some((gauge) => mayBeOver(gauge) && wroteMost(gauge, written));
+      if (entry.wasHeld) await entry.sandbox.hold();
+      for (const gauge of suspect)
+        if (isDue(gauge, written)) await this.update(entry, gauge, written, slices);
     } catch (error) {
       this.log.warn('a volume could not be measured', { sandboxId: entry.sandbox.id, error: String(error) });
     } finally {
       entry.sandbox.release();
       entry.isMeasuring = false;
       entry.measuredMs = performance.now();
-      entry.tookMs = entry.measuredMs - begunMs;
+      entry.tookMs = entry.measuredMs - begunMs - slices.restedMs;
     }
   }
 
-  private async update(entry: Entry, gauge: Gauge): Promise<void> {
+  private async update(entry: Entry, gauge: Gauge, written: number | null, slices: Slices): Promise<void> {
     const { sandbox } = entry;
     const lost = gauge.lost;
     const before = gauge.used;
     gauge.lost = 0;
-    gauge.writtenAtMeasure = writtenBytes(sandbox.pids()) ?? 0;
+    gauge.writtenAtMeasure = written ?? 0;
     let used = await measure(foldersOf(sandbox.volumeDir), gauge.unit);
     // What the file system lost and no name explains may sit in files that were deleted while open.
     const explained = used - (before ?? used);
     if (gauge.unit === 'bytes' && lost - explained > MIB)
-      used += await deletedBytes(sandbox.pids(), sandbox.volumeDir);
+      used += await deletedBytes(sandbox.pids(), sandbox.volumeDir, slices);
     gauge.used = used;
     if (used <= gauge.limit || !this.entries.has(sandbox.id)) return;
     this.log.warn('a sandbox is ended: its disk is full', {
@@ -176,14 +194,20 @@ export class DiskWatch {
   }
 
   /** The last resort: the disk of the host runs out, whatever the measurements say. */
-  private endHeaviest(): void {
-    const writers = [...this.entries.values()].map((entry) => ({
-      entry,
-      bytes: writtenBytes(entry.sandbox.pids()) ?? 0,
-    }));
+  private async endHeaviest(): Promise<void> {
+    if (this.isEndingHeaviest) return;
+    this.isEndingHeaviest = true;
+    const writers: { entry: Entry; bytes: number }[] = [];
+    try {
+      for (const entry of this.entries.values())
+        writers.push({ entry, bytes: (await writtenBytes(entry.sandbox.pids())) ?? 0 });
+    } finally {
+      this.isEndingHeaviest = false;
+    }
     const heaviest = writers.sort((a, b) => b.bytes - a.bytes)[0];
     if (!heaviest || heaviest.bytes < HEAVY_WRITER_BYTES) return;
     const { id } = heaviest.entry.sandbox;
+    if (this.entries.get(id) !== heaviest.entry) return;
     this.log.error('a sandbox is ended: it wrote most while the disk of the host ran out', { sandboxId: id });
     this.endFull(heaviest.entry);
   }
@@ -224,22 +248,26 @@ function note(gauge: Gauge, free: number): void {
   gauge.lastFree = free;
 }
 
+/** Whether the file system lost what could matter, whoever took it: by this alone nobody is measured. */
+function isSuspect(gauge: Gauge): boolean {
+  return isFirst(gauge) || mayBeOver(gauge) || gauge.lost >= leftOf(gauge) / 4;
+}
+
 /** Others take space too, so a quarter of what is left counts only if the sandbox wrote that much itself. */
-function isDue(gauge: Gauge, sandbox: WatchedSandbox): boolean {
-  if (mayBeOver(gauge) || (gauge.used === null && performance.now() > gauge.firstMeasureMs)) return true;
-  const quarter = Math.max(0, gauge.limit - (gauge.used ?? 0)) / 4;
-  if (gauge.lost < quarter) return false;
-  if (gauge.unit === 'entries') return true;
-  return (writtenBytes(sandbox.pids()) ?? Infinity) - gauge.writtenAtMeasure >= quarter;
+function isDue(gauge: Gauge, written: number | null): boolean {
+  if (gauge.unit === 'entries' || isFirst(gauge) || mayBeOver(gauge)) return true;
+  return (written ?? Infinity) - gauge.writtenAtMeasure >= leftOf(gauge) / 4;
 }
 
 /** Others take space too: half of what is left of the limit must be its own. */
-function wroteMost(gauge: Gauge, sandbox: WatchedSandbox): boolean {
-  if (gauge.unit === 'entries') return false;
-  const half = Math.max(0, gauge.limit - (gauge.used ?? 0)) / 2;
-  return (writtenBytes(sandbox.pids()) ?? 0) - gauge.writtenAtMeasure >= half;
+function wroteMost(gauge: Gauge, written: number | null): boolean {
+  return gauge.unit === 'bytes' && (written ?? 0) - gauge.writtenAtMeasure >= leftOf(gauge) / 2;
 }
 
+const isFirst = (gauge: Gauge): boolean => gauge.used === null && performance.now() > gauge.firstMeasureMs;
+
 function mayBeOver(gauge: Gauge): boolean {
-  return gauge.lost > Math.max(0, gauge.limit - (gauge.used ?? 0));
+  return gauge.lost > leftOf(gauge);
 }
+
+const leftOf = (gauge: Gauge): number => Math.max(0, gauge.limit - (gauge.used ?? 0));
