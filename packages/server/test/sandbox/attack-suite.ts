@@ -8,7 +8,7 @@ import type { Isolation, RunningSandbox, SandboxLimits } from '../../src/domain/
 import { Endpoint } from '../../src/harness/control/endpoint.ts';
 import { scriptedAttacks, type Targets } from './attack-list.ts';
 import { USER_KERNEL_THREADS } from '../../src/sandbox/docker/container.ts';
-import { isAlive, lineOf, MIB, pidsOf, type Fixture } from './fixture.ts';
+import { isAlive, lineOf, littleMemory, MIB, pidsOf, type Fixture } from './fixture.ts';
 import { inTime, until } from '../support/until.ts';
 
 export type Verdict = 'blocked' | 'reached';
@@ -46,7 +46,9 @@ export const limitAttacks: LimitAttack[] = [
     id: '21',
     title: 'Memory bomb',
     async run(fx) {
-      const { stdout } = await fx.run('perl -e \'$x .= "a" x 1000000 while 1\'; echo after', { limits });
+      const { stdout } = await fx.run('perl -e \'$x .= "a" x 1000000 while 1\'; echo after', {
+        limits: { ...limits, memoryBytes: littleMemory.memoryBytes },
+      });
       assert.ok(['after\n', ''].includes(stdout));
     },
   },

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
 import { forkBomb } from './attack-suite.ts';
-import { collect, fixture, isRoot, lineOf, local, pidsOf, type Fixture } from './fixture.ts';
+import { collect, fixture, isRoot, lineOf, littleMemory, local, pidsOf, type Fixture } from './fixture.ts';
 import { errno, errnosOf, syscallLine } from './probes.ts';
 
 const SECRET = 'neighbour-secret-5f1c';
@@ -94,12 +94,16 @@ describe('attacks from inside a sandbox are refused', () => {
 
   test('a memory bomb is ended by the kernel and told as such', async (t) => {
     if ((await fx.driver.capabilities()).limits.memory !== 'hard') return t.skip('no memory cgroup here');
-    const sandbox = await fx.driver.start(fx.spec(['/usr/bin/perl', '-e', '$x .= "a" x 1000000 while 1']));
+    const sandbox = await fx.driver.start(
+      fx.spec(['/usr/bin/perl', '-e', '$x .= "a" x 1000000 while 1'], { limits: littleMemory }),
+    );
     assert.equal((await collect(sandbox)).exit.reason, 'oom');
   });
 
   test('a memory bomb in a child leaves the program alive, and its end is no out-of-memory', async () => {
-    const { exit, stdout } = await fx.run('perl -e \'$x .= "a" x 1000000 while 1\'; echo survived');
+    const { exit, stdout } = await fx.run('perl -e \'$x .= "a" x 1000000 while 1\'; echo survived', {
+      limits: littleMemory,
+    });
     assert.equal(stdout, 'survived\n');
     assert.deepEqual([exit.reason, exit.code], ['exit', 0]);
   });
@@ -107,6 +111,7 @@ describe('attacks from inside a sandbox are refused', () => {
   test('an out-of-memory kill of a tool does not make a later kill of the program one', async () => {
     const sandbox = await fx.start(
       'perl -e \'$x .= "a" x 1000000 while 1\'; echo survived; read line; kill -9 $$',
+      { limits: littleMemory },
     );
     await lineOf(sandbox.stdout, (line) => line === 'survived');
     // As the driver does once a second.

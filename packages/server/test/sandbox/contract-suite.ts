@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { after, before, describe, test, type TestContext } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
 import type { Isolation, RunningSandbox, SandboxCapabilities } from '../../src/domain/ports/sandbox.ts';
-import { collect, isAlive, lineOf, MIB, pidsOf, type Fixture } from './fixture.ts';
+import { collect, isAlive, lineOf, littleMemory, MIB, pidsOf, type Fixture } from './fixture.ts';
 import { until } from '../support/until.ts';
 
 export interface Contract {
@@ -301,14 +301,20 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
 
     test('the limit of memory holds, as the capabilities say', async (t) => {
       if (!needs(t, capabilities.limits.memory !== 'none', 'a limit of memory')) return;
-      const { stdout } = await fx.run('perl -e \'$x = "a" x 1_200_000_000; print "got it\\n"\'; echo after');
+      const { stdout } = await fx.run('perl -e \'$x = "a" x 1_200_000_000; print "got it\\n"\'; echo after', {
+        limits: littleMemory,
+      });
       // A kernel in user space is one process of the host, and ends as a whole.
       assert.ok(stdout === 'after\n' || (isolation === 'user-kernel' && stdout === ''), stdout);
     });
 
     test('a program that runs out of memory is told from one that was killed', async (t) => {
       if (!needs(t, capabilities.limits.memory === 'hard', 'a hard limit of memory')) return;
-      const bomb = await fx.driver.start(fx.spec(['/usr/bin/perl', '-e', '$x .= "a" x 1000000 while 1']));
+      const bomb = await fx.driver.start(
+        fx.spec(['/usr/bin/perl', '-e', '$x .= "a" x 1000000 while 1'], {
+          limits: littleMemory,
+        }),
+      );
       assert.equal((await collect(bomb)).exit.reason, 'oom');
       const { exit } = await fx.run('kill -9 $$');
       assert.equal(exit.reason, 'exit');

@@ -15,6 +15,9 @@ import { LocalSandbox } from '../../src/sandbox/running.ts';
 import { silentLog } from '../support/log.ts';
 
 export const MIB = 1024 * 1024;
+const usualLimits = { memoryBytes: 256 * MIB, cpus: 1, pids: 64, diskBytes: 64 * MIB, openFiles: 256 };
+/** For what fills all memory, which takes its time; a kernel in user space has room in it too. */
+export const littleMemory = { ...usualLimits, memoryBytes: 96 * MIB };
 export const isRoot = process.getuid?.() === 0;
 
 export interface Outcome {
@@ -75,7 +78,7 @@ export function driverFixture(
       binds: [],
       command,
       env: { PATH: '/usr/bin:/bin', HOME: '/home/agent' },
-      limits: { memoryBytes: 256 * MIB, cpus: 1, pids: 64, diskBytes: 64 * MIB, openFiles: 256 },
+      limits: usualLimits,
       detached: false,
       transparentEgress: false,
       ...changes,

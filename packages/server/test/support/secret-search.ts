@@ -32,9 +32,36 @@ const found = { key: [], self: [], control: [], controlBase64: [] };
 const failed = [];
 let looked = 0;
 let memories = 0;
-function look(name, bytes) {
+const longest = Math.max(...Object.values(needles).flat().map((form) => form.length));
+// One piece of memory for all that is read: a new one for each would be cleared and paged in first.
+const room = Buffer.alloc(1 << 20);
+const zeros = Buffer.alloc(room.length);
+/** Reads up to \`bytes\` from \`start\` on, piece by piece; what lies across two pieces is found too. */
+function look(name, file, start, bytes) {
+  const missing = new Set(Object.keys(needles));
+  for (let read = 0, kept = 0; read < bytes; ) {
+    let more = 0;
+    try {
+      more = fs.readSync(file, room, kept, Math.min(room.length - kept, bytes - read), start + read);
+    } catch (error) {
+      // The rest of an area may lie beyond the end of the file that it shows.
+      if (read === 0) throw error;
+    }
+    if (more === 0) break;
+    read += more;
+    const piece = room.subarray(0, kept + more);
+    if (!piece.equals(zeros.subarray(0, piece.length)))
+      for (const kind of missing)
+        if (needles[kind].some((form) => piece.includes(form))) missing.delete(kind);
+    kept = Math.min(longest - 1, piece.length);
+    room.copyWithin(0, piece.length - kept, piece.length);
+  }
   looked += 1;
-  for (const [kind, forms] of Object.entries(needles)) if (forms.some((form) => bytes.includes(form))) found[kind].push(name);
+  for (const kind of Object.keys(needles)) if (!missing.has(kind)) found[kind].push(name);
+}
+function lookAtFile(name, most) {
+  const file = fs.openSync(name, 'r');
+  try { look(name, file, 0, most); } finally { fs.closeSync(file); }
 }
 function tree(folder, depth) {
   let entries = [];
@@ -43,7 +70,7 @@ function tree(folder, depth) {
     const at = path.join(folder, entry.name);
     try {
       if (entry.isDirectory()) { if (depth > 0) tree(at, depth - 1); }
-      else if (entry.isFile() && fs.statSync(at).size < 20e6) look(at, fs.readFileSync(at));
+      else if (entry.isFile() && fs.statSync(at).size < 20e6) lookAtFile(at, 20e6);
     } catch {}
   }
 }
@@ -63,10 +90,8 @@ function searchMemory(pid) {
   let mem;
   try { mem = fs.openSync(name, 'r'); } catch { return; }
   for (const [start, end] of areasOf(pid)) {
-    const bytes = Buffer.alloc(Math.min(end - start, 64e6));
     try {
-      const read = fs.readSync(mem, bytes, 0, bytes.length, start);
-      look(name, bytes.subarray(0, read));
+      look(name, mem, start, Math.min(end - start, 64e6));
       memories += 1;
     } catch (error) {
       // A program may have given the area back meanwhile.
@@ -79,7 +104,7 @@ function search() {
 for (const folder of ['/workspace', '/home', '/root', '/tmp', '/run', '/etc', '/var', '/opt', '/dev/shm']) tree(folder, 8);
 for (const pid of fs.readdirSync('/proc').filter((name) => /^[0-9]+$/.test(name))) {
   for (const part of ['environ', 'cmdline', 'status', 'mountinfo']) {
-    try { look('/proc/' + pid + '/' + part, fs.readFileSync('/proc/' + pid + '/' + part)); } catch {}
+    try { lookAtFile('/proc/' + pid + '/' + part, 20e6); } catch {}
   }
   // The memory of every other process that may be read; our own holds the needle.
   if (pid !== String(process.pid)) searchMemory(pid);
