@@ -253,7 +253,8 @@ sub become_bwrap {
   exec { $program } @$args or die "$program: $!";
 }
 
-# The parent's ends of pipes, until it has opened them, and the word to go on, by order; orders of bwrap processes, by pid.
+# The parent's ends of pipes, until it has opened them, and both ends of the one for the word to go on (as with mounters), by
+# order; orders of bwrap processes, by pid.
 my (%ends_of, %go_of, %launched);
 
 sub launch {
@@ -292,7 +293,7 @@ sub launch {
   }
   $launched{$pid} = $number;
   $ends_of{$number} = \@ends;
-  $go_of{$number} = $say_go;
+  $go_of{$number} = [$say_go, $go];
   say_line($number, "started", $pid, map { fileno $_ } @ends);
 }
 
@@ -302,7 +303,7 @@ my %orders = (
   mount => \&mount,
   mounters => \&keep_mounters,
   launch => sub { eval { &launch; 1 } or say_line($_[0], "failed", reason($@)) },
-  taken => sub { syswrite $go_of{$_[0]}, "x" if $go_of{$_[0]}; forget($_[0]) },
+  taken => sub { syswrite $go_of{$_[0]}[0], "x" if $go_of{$_[0]}; forget($_[0]) },
   dropped => sub { forget($_[0]) },
 );
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -134,13 +134,50 @@ test('launches leave no descriptor behind, neither in the service nor in its hel
   }
 });
 
-/** A helper whose bwrap takes its time between the word to go on and its exec. */
-const slowPerl = String.raw`#!/bin/sh
-script=$(printf '%s' "$2" | sed 's/^  sysread(.go, my .word, 1).*/&\n  select(undef, undef, undef, 0.5);/')
+/** A program as Perl, of a helper whose script has become another by this command of sed. */
+const changedPerl = (change: string): string => String.raw`#!/bin/sh
+script=$(printf '%s' "$2" | sed '${change}')
 [ "$script" = "$2" ] && exit 1
 shift 2
 exec ${PERL} -e "$script" "$@"
 `;
+const WAIT = 'sysread(.go, my .word, 1)';
+/** Its bwrap takes its time between the word to go on and its exec. */
+const slowPerl = changedPerl(String.raw`s/^  ${WAIT}.*/&\n  select(undef, undef, undef, 0.5);/`);
+/** Its bwrap is killed before that word, which takes its time, once `file` is there. */
+const mortalPerl = (file: string): string =>
+  changedPerl(
+    String.raw`s|^  ${WAIT}|  kill 9, $$ if -e "${file}";\n&|; s|taken => sub {|& select(undef, undef, undef, 0.3);|`,
+  );
+
+test(
+  'a launch whose process is killed before the word to go on takes neither the helper nor a sandbox with it',
+  { skip },
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'berth-perl-'));
+    const perlPath = join(folder, 'perl');
+    const deadly = join(folder, 'deadly');
+    // The process looks for it as the user of its sandbox.
+    chmodSync(folder, 0o755);
+    writeFileSync(perlPath, mortalPerl(deadly), { mode: 0o755 });
+    const fx = fixture({ perlPath });
+    try {
+      // It ends with the helper.
+      const first = await fx.start('cat; exit 7');
+      const helper = helperOf(fx);
+      writeFileSync(deadly, '');
+      await assert.rejects(fx.run('exit 6', { slot: 2 }), /bwrap ended with SIGKILL/);
+      rmSync(deadly);
+      assert.equal((await fx.run('exit 8', { slot: 3 })).exit.code, 8);
+      assert.equal(helperOf(fx), helper);
+      first.stdin.end('still here\n');
+      assert.deepEqual(await first.exited, { reason: 'exit', code: 7, signal: null });
+    } finally {
+      await fx.close();
+      rmSync(folder, { recursive: true });
+    }
+  },
+);
 
 test(
   'of a helper that is killed before the exec of bwrap nothing is left that waits beside the real one',
