@@ -11,6 +11,8 @@ import { makeAgain, type Controller, type Hierarchy } from './hierarchy.ts';
 const CPU_PERIOD_US = 100_000;
 const EMPTY_TIMEOUT_MS = 10_000;
 const FREEZE_TIMEOUT_MS = 5000;
+/** Then what waits for the disk is no longer held back. */
+const HELD_WRITES_MS = 500;
 
 /** The cgroup of one sandbox: a folder of the same name in every hierarchy that could be written. */
 export class Group {
@@ -38,6 +40,25 @@ export class Group {
         else tryWrite(join(path, 'memory.memsw.limit_in_bytes'), String(limits.memoryBytes));
       }
     }
+    this.limitWrites(true);
+  }
+
+  /**
+   * What is not limited goes to the disk at once, also what was held back: until then a process that waits for it can neither
+   * be frozen nor killed. It is no limit that is claimed, so one that cannot be set is left out.
+   */
+  private limitWrites(isLimited: boolean): void {
+    for (const { hierarchy, path } of this.folders) {
+      if (!hierarchy.writes) continue;
+      const { device, bytesPerSecond } = hierarchy.writes;
+      if (hierarchy.version === 2)
+        tryWrite(join(path, 'io.max'), `${device} wbps=${isLimited ? bytesPerSecond : 'max'}`);
+      else
+        tryWrite(
+          join(path, 'blkio.throttle.write_bps_device'),
+          `${device} ${isLimited ? bytesPerSecond : 0}`,
+        );
+    }
   }
 
   /**
@@ -62,9 +83,12 @@ export class Group {
     }
   }
 
-  /** Whether its folders are there. */
+  /** Whether its folders are there; one that only limits writes may be missing, of a sandbox from before there was a limit. */
   exists(): boolean {
-    return this.folders.every(({ path }) => existsSync(path));
+    return this.folders.every(
+      ({ hierarchy, path }) =>
+        existsSync(path) || (hierarchy.writes && hierarchy.controllers.length === 0 && !hierarchy.freezes),
+    );
   }
 
   pids(): number[] {
@@ -122,16 +146,23 @@ export class Group {
 
   /** Resolves when nothing runs any more. A process that cannot be stopped right now (in a slow disk access) delays it. */
   async freeze(): Promise<void> {
-    const deadline = performance.now() + FREEZE_TIMEOUT_MS;
+    const beganMs = performance.now();
+    let isHeldBack = true;
     this.setFrozen(true);
-    for (let waitMs = 1; !this.isFrozen(); waitMs = Math.min(waitMs * 2, 50)) {
-      if (performance.now() > deadline) {
-        this.thaw();
-        throw new Error('A sandbox could not be frozen within five seconds.');
+    try {
+      for (let waitMs = 1; !this.isFrozen(); waitMs = Math.min(waitMs * 2, 50)) {
+        const waitedMs = performance.now() - beganMs;
+        if (waitedMs > FREEZE_TIMEOUT_MS) {
+          this.thaw();
+          throw new Error('A sandbox could not be frozen within five seconds.');
+        }
+        if (isHeldBack && waitedMs > HELD_WRITES_MS) this.limitWrites((isHeldBack = false));
+        await delay(waitMs);
+        // Version 1 does not go on by itself when a process was being born.
+        this.setFrozen(true);
       }
-      await delay(waitMs);
-      // Version 1 does not go on by itself when a process was being born.
-      this.setFrozen(true);
+    } finally {
+      if (!isHeldBack) this.limitWrites(true);
     }
   }
 
@@ -153,6 +184,7 @@ export class Group {
 
   /** Sends SIGKILL to everything inside. A version 2 group does that at once; elsewhere forking is closed first. */
   kill(): void {
+    this.limitWrites(false);
     const atOnce = this.folders.some(
       ({ hierarchy, path }) => hierarchy.version === 2 && tryWrite(join(path, 'cgroup.kill'), '1'),
     );
