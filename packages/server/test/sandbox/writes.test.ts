@@ -39,7 +39,8 @@ for (const { version, controllers, file, limited, open } of [
       assert.equal(text(file), limited);
       if (version === 2) {
         const freezing = group.freeze();
-        await until('what it wrote may go', () => text(file) === open);
+        await until('what it wrote may go sooner', () => text(file) === '8:16 wbps=4000');
+        await until('what it wrote may go at once', () => text(file) === open);
         writeFileSync(join(own, 'cgroup.events'), 'populated 1\nfrozen 1\n');
         await freezing;
         assert.equal(text(file), limited);
