@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -60,6 +61,34 @@ test('writes are not limited where nobody wants it, nor on what is no disk', () 
   assert.equal(writeLimit(tmpdir(), 0), null);
   for (const folder of ['/proc', '/dev', '/no/such/folder']) assert.equal(writeLimit(folder, 1000), null);
 });
+
+for (const [what, options, isLimited] of [
+  ['with a journal, whose commits would wait for them', [], false],
+  ['without a journal', ['-O', '^has_journal'], true],
+] as const) {
+  test(`on ext4 ${what}, writes are ${isLimited ? '' : 'not '}limited`, (t) => {
+    if (!isRoot) return t.skip('only root can mount a file system');
+    const folder = mkdtempSync(join(tmpdir(), 'berth-writes-'));
+    const [image, place] = [join(folder, 'image'), join(folder, 'place')];
+    mkdirSync(place);
+    try {
+      execFileSync('truncate', ['-s', '64M', image]);
+      execFileSync('mkfs.ext4', ['-q', '-F', ...options, image]);
+      try {
+        execFileSync('mount', ['-o', 'loop', image, place], { stdio: 'pipe' });
+      } catch (error) {
+        return t.skip(`no loop device: ${String(error)}`);
+      }
+      try {
+        assert.equal(writeLimit(place, 1000) !== null, isLimited);
+      } finally {
+        execFileSync('umount', [place]);
+      }
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+}
 
 describe('the kernel holds a sandbox to what it may write', () => {
   const limited = (t: TestContext, mibPerSecond: number): Fixture | null => {
