@@ -20,7 +20,7 @@ test('a sandbox is measured five times a second at most for what others write, a
     id: 'one',
     volumeDir,
     // What is written beside it is soon more than that.
-    quota: { bytes: 32 * KIB, entries: 1000 },
+    quota: { bytes: 32 * KIB, entries: 1000, fileBytes: 32 * KIB },
     hostDir: folder,
     // Asked once for each measurement, since so little is written between two. It has no process, and so wrote nothing.
     pids: () => {
