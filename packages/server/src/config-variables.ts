@@ -140,11 +140,6 @@ export const vars = {
     '2048',
     'Disk of an agent (workspace and home) in MiB, 16 to 1048576.',
   ),
-  sandboxWrites: declare(
-    'BERTH_SANDBOX_WRITE_MB',
-    '32',
-    'What a sandbox writes to the disk in a second, in MiB, 0 to 1048576, where the host can hold it to that; 0 = as much as it can.',
-  ),
   diskMode: declare(
     'BERTH_DISK_MODE',
     'watch',

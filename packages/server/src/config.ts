@@ -65,8 +65,6 @@ export interface Config {
     pids: number;
     diskMb: number;
     diskMode: 'auto' | 'image' | 'watch';
-    /** What a sandbox writes to the disk in a second; 0 = as much as it can. */
-    writeMb: number;
     idleSeconds: number;
     /** After so long without use a sandbox is frozen; 0 = never. */
     freezeAfterSeconds: number;
@@ -181,7 +179,6 @@ export function readConfig(env: Env): Config {
       pids: number('BERTH_SANDBOX_PIDS', vars.sandboxPids(env), 256, 32, 32_768),
       diskMb: number('BERTH_SANDBOX_DISK_MB', vars.sandboxDisk(env), 2048, 16, 1_048_576),
       diskMode: diskMode(env, driver),
-      writeMb: number('BERTH_SANDBOX_WRITE_MB', vars.sandboxWrites(env), 32, 0, 1_048_576),
       freezeAfterSeconds: number('BERTH_FREEZE_AFTER_SECONDS', vars.freezeAfter(env), 30, 0, 86_400),
       idleSeconds: number('BERTH_SANDBOX_IDLE_SECONDS', vars.sandboxIdle(env), 300, 1, 86_400),
       warm: number('BERTH_WARM_SANDBOXES', vars.sandboxWarm(env), 1, 0, 1_000),

@@ -20,7 +20,6 @@ export function openSandboxDriver(config: Config, log: Log): SandboxDriver {
           imagesDir: config.paths.disks,
           bytes: config.sandbox.diskMb * 1024 * 1024,
         },
-        writeBytesPerSecond: config.sandbox.writeMb * 1024 * 1024,
       });
     case 'process':
       return new ProcessDriver(options);

@@ -19,7 +19,6 @@ import { Blank } from './blank.ts';
 import { BlankUsers } from './blank-users.ts';
 import { openCgroups } from './cgroup/cgroups.ts';
 import { readMounts } from './cgroup/mounts.ts';
-import { writeLimit } from './cgroup/writes.ts';
 import { Gates } from './gates.ts';
 import { Helper, missingHelper, PERL } from './helper.ts';
 import { closedStreams } from './launch.ts';
@@ -48,8 +47,6 @@ export interface BubblewrapOptions {
   useCgroups?: boolean;
   /** Absent: volumes are folders, and watched. */
   disk?: DiskOptions;
-  /** What a sandbox writes to the disk in a second, in bytes, where the host can hold it to that; 0 = as much as it can. */
-  writeBytesPerSecond?: number;
 }
 
 /** As root each agent gets a host user of its own, so that even a broken sandbox cannot read another's files. */
@@ -91,7 +88,6 @@ export class BubblewrapDriver implements SandboxDriver {
       perlPath: PERL,
       useCgroups: true,
       disk: { mode: 'watch', imagesDir: join(options.areaDir, 'disks'), bytes: 0 },
-      writeBytesPerSecond: 0,
       ...options,
     };
     this.disks = new DiskWatch(options.log);
@@ -376,16 +372,9 @@ export class BubblewrapDriver implements SandboxDriver {
     const hasHelper = missingHelper(this.options.perlPath) === null;
     if (hasHelper) this.helper.begin();
     const found = this.options.useCgroups ? readMounts() : { mounts: [], selfCgroup: '' };
-    const area = prepareArea(this.options.areaDir);
-    const writes = writeLimit(this.options.areaDir, this.options.writeBytesPerSecond);
     return {
-      area,
-      cgroups: await openCgroups({
-        ...found,
-        name: `berth-${this.options.name}`,
-        isRoot: this.isRoot,
-        writes,
-      }),
+      area: prepareArea(this.options.areaDir),
+      cgroups: await openCgroups({ ...found, name: `berth-${this.options.name}`, isRoot: this.isRoot }),
       leaking: inheritedDescriptors(),
       gates: new Gates(this.options.areaDir),
       helper: hasHelper ? this.helper : null,

@@ -11,14 +11,6 @@ import { makeAgain, type Controller, type Hierarchy } from './hierarchy.ts';
 const CPU_PERIOD_US = 100_000;
 const EMPTY_TIMEOUT_MS = 10_000;
 const FREEZE_TIMEOUT_MS = 5000;
-/**
- * A process that waits for the disk can be frozen, or killed, only when it has what it waits for. So what it writes is held back
- * less after a while, and then no more; a neighbour feels what comes to the disk at once.
- */
-const WRITES_WHILE_FREEZING = [
-  { afterMs: 500, times: 4 },
-  { afterMs: 3000, times: Infinity },
-];
 
 /** The cgroup of one sandbox: a folder of the same name in every hierarchy that could be written. */
 export class Group {
@@ -46,26 +38,6 @@ export class Group {
         else tryWrite(join(path, 'memory.memsw.limit_in_bytes'), String(limits.memoryBytes));
       }
     }
-    this.limitWrites(1);
-  }
-
-  /**
-   * At so many times what it usually may; without end all goes to the disk at once, also what was held back. It is no limit
-   * that is claimed, so one that cannot be set is left out.
-   */
-  private limitWrites(times: number): void {
-    for (const { hierarchy, path } of this.folders) {
-      if (!hierarchy.writes) continue;
-      const { device } = hierarchy.writes;
-      const bytes = hierarchy.writes.bytesPerSecond * times;
-      if (hierarchy.version === 2)
-        tryWrite(join(path, 'io.max'), `${device} wbps=${Number.isFinite(bytes) ? bytes : 'max'}`);
-      else
-        tryWrite(
-          join(path, 'blkio.throttle.write_bps_device'),
-          `${device} ${Number.isFinite(bytes) ? bytes : 0}`,
-        );
-    }
   }
 
   /**
@@ -90,12 +62,9 @@ export class Group {
     }
   }
 
-  /** Whether its folders are there; one that only limits writes may be missing, of a sandbox from before there was a limit. */
+  /** Whether its folders are there. */
   exists(): boolean {
-    return this.folders.every(
-      ({ hierarchy, path }) =>
-        existsSync(path) || (hierarchy.writes && hierarchy.controllers.length === 0 && !hierarchy.freezes),
-    );
+    return this.folders.every(({ path }) => existsSync(path));
   }
 
   pids(): number[] {
@@ -153,23 +122,16 @@ export class Group {
 
   /** Resolves when nothing runs any more. A process that cannot be stopped right now (in a slow disk access) delays it. */
   async freeze(): Promise<void> {
-    const beganMs = performance.now();
-    const steps = [...WRITES_WHILE_FREEZING];
+    const deadline = performance.now() + FREEZE_TIMEOUT_MS;
     this.setFrozen(true);
-    try {
-      for (let waitMs = 1; !this.isFrozen(); waitMs = Math.min(waitMs * 2, 50)) {
-        const waitedMs = performance.now() - beganMs;
-        if (waitedMs > FREEZE_TIMEOUT_MS) {
-          this.thaw();
-          throw new Error('A sandbox could not be frozen within five seconds.');
-        }
-        if (steps[0] && waitedMs > steps[0].afterMs) this.limitWrites(steps.shift()!.times);
-        await delay(waitMs);
-        // Version 1 does not go on by itself when a process was being born.
-        this.setFrozen(true);
+    for (let waitMs = 1; !this.isFrozen(); waitMs = Math.min(waitMs * 2, 50)) {
+      if (performance.now() > deadline) {
+        this.thaw();
+        throw new Error('A sandbox could not be frozen within five seconds.');
       }
-    } finally {
-      if (steps.length < WRITES_WHILE_FREEZING.length) this.limitWrites(1);
+      await delay(waitMs);
+      // Version 1 does not go on by itself when a process was being born.
+      this.setFrozen(true);
     }
   }
 
@@ -191,7 +153,6 @@ export class Group {
 
   /** Sends SIGKILL to everything inside. A version 2 group does that at once; elsewhere forking is closed first. */
   kill(): void {
-    this.limitWrites(Infinity);
     const atOnce = this.folders.some(
       ({ hierarchy, path }) => hierarchy.version === 2 && tryWrite(join(path, 'cgroup.kill'), '1'),
     );

@@ -3,7 +3,6 @@ import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { readPids, readText, tryMakeFolder, tryWrite } from './files.ts';
 import { ownFolder, type CgroupMount } from './mounts.ts';
-import type { WriteLimit } from './writes.ts';
 
 /** The controllers that limits are made of. */
 export type Controller = 'memory' | 'cpu' | 'pids';
@@ -17,8 +16,6 @@ export interface Hierarchy {
   controllers: Controller[];
   /** Whether a group of it can be frozen: version 2 from Linux 5.2 on, or the freezer controller of version 1. */
   freezes: boolean;
-  /** Absent where it does not limit what sandboxes write. */
-  writes?: WriteLimit;
 }
 
 /** The part of the machine's memory and process numbers that all sandboxes together may take; the service keeps the rest. */
@@ -32,8 +29,6 @@ export interface FindOptions {
   /** Name of the folder that holds the sandboxes' folders. */
   name: string;
   isRoot: boolean;
-  /** Absent or null: what sandboxes write is not limited. */
-  writes?: WriteLimit | null;
 }
 
 /**
@@ -70,16 +65,14 @@ function openVersion1(
   const controllers = limitControllers.filter(
     (name) => missing.has(name) && mount.controllers.includes(name),
   );
-  const writes = mount.controllers.includes('blkio') ? options.writes : null;
   // Version 2 comes first and freezes by itself.
   const freezes = !isCounted && mount.controllers.includes('freezer');
-  const counts = !isCounted && mount.controllers.includes('cpuacct');
-  const useful = controllers.length > 0 || freezes || counts || writes;
+  const useful = controllers.length > 0 || freezes || (!isCounted && mount.controllers.includes('cpuacct'));
   const base = useful ? baseOf(mount, options) : null;
   if (base === null) return null;
   const parent = join(base, options.name);
   if (!tryMakeFolder(parent)) return null;
-  const hierarchy: Hierarchy = { version: 1, parent, controllers, freezes, ...(writes && { writes }) };
+  const hierarchy: Hierarchy = { version: 1, parent, controllers, freezes };
   limitAll(hierarchy);
   return hierarchy;
 }
@@ -96,9 +89,7 @@ function openVersion2(mount: CgroupMount, options: FindOptions): Hierarchy | nul
   const enabled = words(readText(join(parent, 'cgroup.subtree_control')));
   const controllers = wanted.filter((name) => enabled.includes(name));
   const freezes = existsSync(join(parent, 'cgroup.freeze'));
-  const writes = available.includes('io') ? options.writes : null;
-  if (writes) for (const folder of [base, parent]) enable(folder, ['io']);
-  const hierarchy: Hierarchy = { version: 2, parent, controllers, freezes, ...(writes && { writes }) };
+  const hierarchy: Hierarchy = { version: 2, parent, controllers, freezes };
   limitAll(hierarchy);
   return hierarchy;
 }
@@ -108,9 +99,9 @@ function openVersion2(mount: CgroupMount, options: FindOptions): Hierarchy | nul
  * took it away while it was empty. Without this version 2 would give the sandboxes in it no controllers.
  */
 export function makeAgain(hierarchy: Hierarchy): void {
-  const { version, parent, controllers, writes } = hierarchy;
+  const { version, parent, controllers } = hierarchy;
   if (existsSync(parent) || !tryMakeFolder(parent)) return;
-  if (version === 2) enable(parent, [...controllers, ...(writes ? ['io'] : [])]);
+  if (version === 2) enable(parent, controllers);
   limitAll(hierarchy);
 }
 
@@ -136,7 +127,7 @@ function limitAll({ version, parent, controllers }: Hierarchy): void {
 }
 
 /** Hands controllers down to a folder's children. A folder with processes refuses that, so those move to a leaf first. */
-function enable(folder: string, controllers: string[]): void {
+function enable(folder: string, controllers: Controller[]): void {
   const enabled = words(readText(join(folder, 'cgroup.subtree_control')));
   const missing = controllers.filter((name) => !enabled.includes(name));
   if (missing.length === 0) return;
