@@ -10,21 +10,32 @@ export interface Clock {
   rest(ms: number): Promise<unknown>;
 }
 
-const real: Clock = { nowMs: () => performance.now(), rest: (ms) => delay(ms) };
+/** In which slices are taken in turn, so that many take no more of the event loop than one, and none waits for all of another's. */
+export class Lane {
+  readonly clock: Clock;
+  last: Promise<void> = Promise.resolve();
+  /** What slices took since the last rest, less a part of the time between them, and when the last one ended. */
+  spentMs = 0;
+  endedMs = 0;
 
-/** All sandboxes take their slices in turn, so that many take no more of the event loop than one, and none waits for all of another's. */
-let last: Promise<void> = Promise.resolve();
+  constructor(clock: Clock) {
+    this.clock = clock;
+  }
+}
+
+/** Of all sandboxes of this process. */
+const common = new Lane({ nowMs: () => performance.now(), rest: (ms) => delay(ms) });
 
 /**
  * Many small looks of which each holds the event loop, as a sandbox can ask for: what it does to be looked at often must not
  * slow down others. They are taken in short slices with long rests between them.
  */
 export class Slices {
-  private readonly clock: Clock;
+  private readonly lane: Lane;
   private rested = 0;
 
-  constructor(clock = real) {
-    this.clock = clock;
+  constructor(lane = common) {
+    this.lane = lane;
   }
 
   /** In which the event loop was free. */
@@ -37,8 +48,8 @@ export class Slices {
     const rest = items[Symbol.iterator]();
     for (let isDone = false; !isDone;) {
       const { promise, resolve: leave } = Promise.withResolvers<void>();
-      const before = last;
-      last = promise;
+      const before = this.lane.last;
+      this.lane.last = promise;
       await this.resting(before);
       try {
         isDone = await this.slice(rest, look);
@@ -50,21 +61,32 @@ export class Slices {
 
   /** Whether it came to the end. */
   private async slice<T>(items: Iterator<T>, look: (item: T) => void): Promise<boolean> {
-    const begunMs = this.clock.nowMs();
-    for (;;) {
-      const item = items.next();
-      if (item.done) return true;
-      look(item.value);
-      const tookMs = this.clock.nowMs() - begunMs;
-      if (tookMs < SLICE_MS) continue;
-      await this.resting(this.clock.rest(tookMs * RESTS));
-      return false;
+    const { lane } = this;
+    const begunMs = lane.clock.nowMs();
+    // Short looks for many sandboxes, one right after the other, hold the event loop as a long one does.
+    const before = Math.max(0, lane.spentMs - (begunMs - lane.endedMs) / RESTS);
+    let isDone = false;
+    try {
+      while (!isDone && before + lane.clock.nowMs() - begunMs < SLICE_MS) {
+        const item = items.next();
+        if (item.done) isDone = true;
+        else look(item.value);
+      }
+    } finally {
+      lane.endedMs = lane.clock.nowMs();
+      lane.spentMs = before + lane.endedMs - begunMs;
     }
+    if (lane.spentMs < SLICE_MS) return isDone;
+    const restMs = lane.spentMs * RESTS;
+    lane.spentMs = 0;
+    await this.resting(lane.clock.rest(restMs));
+    return isDone;
   }
 
   private async resting(rest: Promise<unknown>): Promise<void> {
-    const sinceMs = this.clock.nowMs();
+    const { clock } = this.lane;
+    const sinceMs = clock.nowMs();
     await rest;
-    this.rested += this.clock.nowMs() - sinceMs;
+    this.rested += clock.nowMs() - sinceMs;
   }
 }
