@@ -142,6 +142,25 @@ shift 2
 exec ${PERL} -e "$script" "$@"
 `;
 const WAIT = 'sysread(.go, my .word, 1)';
+
+/** Works with a driver whose helper is run by this script, in a folder that users of sandboxes can enter. */
+async function withPerl(
+  script: (folder: string) => string,
+  work: (fx: Fixture, folder: string) => Promise<void>,
+): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'berth-perl-'));
+  chmodSync(folder, 0o755);
+  const perlPath = join(folder, 'perl');
+  writeFileSync(perlPath, script(folder), { mode: 0o755 });
+  const fx = fixture({ perlPath });
+  try {
+    await work(fx, folder);
+  } finally {
+    await fx.close();
+    rmSync(folder, { recursive: true });
+  }
+}
+
 /** Its bwrap takes its time between the word to go on and its exec. */
 const slowPerl = changedPerl(String.raw`s/^  ${WAIT}.*/&\n  select(undef, undef, undef, 0.5);/`);
 /** Its bwrap is killed before that word, which takes its time, once `file` is there. */
@@ -153,67 +172,55 @@ const mortalPerl = (file: string): string =>
 test(
   'a launch whose process is killed before the word to go on takes neither the helper nor a sandbox with it',
   { skip },
-  async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'berth-perl-'));
-    const perlPath = join(folder, 'perl');
-    const deadly = join(folder, 'deadly');
-    // The process looks for it as the user of its sandbox.
-    chmodSync(folder, 0o755);
-    writeFileSync(perlPath, mortalPerl(deadly), { mode: 0o755 });
-    const fx = fixture({ perlPath });
-    try {
-      // It ends with the helper.
-      const first = await fx.start('cat; exit 7');
-      const helper = helperOf(fx);
-      writeFileSync(deadly, '');
-      await assert.rejects(fx.run('exit 6', { slot: 2 }), /bwrap ended with SIGKILL/);
-      rmSync(deadly);
-      assert.equal((await fx.run('exit 8', { slot: 3 })).exit.code, 8);
-      assert.equal(helperOf(fx), helper);
-      first.stdin.end('still here\n');
-      assert.deepEqual(await first.exited, { reason: 'exit', code: 7, signal: null });
-    } finally {
-      await fx.close();
-      rmSync(folder, { recursive: true });
-    }
-  },
+  () =>
+    withPerl(
+      (folder) => mortalPerl(join(folder, 'deadly')),
+      async (fx, folder) => {
+        const deadly = join(folder, 'deadly');
+        // It ends with the helper.
+        const first = await fx.start('cat; exit 7');
+        const helper = helperOf(fx);
+        writeFileSync(deadly, '');
+        await assert.rejects(fx.run('exit 6', { slot: 2 }), /bwrap ended with SIGKILL/);
+        rmSync(deadly);
+        assert.equal((await fx.run('exit 8', { slot: 3 })).exit.code, 8);
+        assert.equal(helperOf(fx), helper);
+        first.stdin.end('still here\n');
+        assert.deepEqual(await first.exited, { reason: 'exit', code: 7, signal: null });
+      },
+    ),
 );
 
 test(
   'of a helper that is killed before the exec of bwrap nothing is left that waits beside the real one',
   { skip },
-  async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'berth-perl-'));
-    const perlPath = join(folder, 'perl');
-    writeFileSync(perlPath, slowPerl, { mode: 0o755 });
-    const fx = fixture({ perlPath });
-    try {
-      const childrenOf = (pid: number) => allPids().filter((one) => Number(statFields(one)?.[1]) === pid);
-      // The first start opens what is kept.
-      assert.equal((await fx.run('exit 4')).exit.code, 4);
-      for (let round = 0; round < 3; round += 1) {
-        const starting = fx.start('echo up; exec cat');
-        const helper = await until('there is a helper', () => helpersOf(fx)[0]);
-        const children = await until('it has forked', () => {
-          const pids = childrenOf(helper);
-          return pids.length >= 2 ? pids.map(processOf) : null;
-        });
-        process.kill(helper, 'SIGKILL');
-        const sandbox = await starting;
-        await lineOf(sandbox.stdout, (line) => line === 'up');
-        await until('its children are gone', () =>
-          children.every(({ pid, since }) => !isRunning(pid, since)),
-        );
-        const mark = `${fx.name}/${sandbox.id}`;
-        assert.equal(markedProcesses().filter((one) => one.mark === mark).length, 2);
-        sandbox.stdin.end();
-        assert.equal((await sandbox.exited).code, 0);
-      }
-    } finally {
-      await fx.close();
-      rmSync(folder, { recursive: true });
-    }
-  },
+  () =>
+    withPerl(
+      () => slowPerl,
+      async (fx) => {
+        const childrenOf = (pid: number) => allPids().filter((one) => Number(statFields(one)?.[1]) === pid);
+        // The first start opens what is kept.
+        assert.equal((await fx.run('exit 4')).exit.code, 4);
+        for (let round = 0; round < 3; round += 1) {
+          const starting = fx.start('echo up; exec cat');
+          const helper = await until('there is a helper', () => helpersOf(fx)[0]);
+          const children = await until('it has forked', () => {
+            const pids = childrenOf(helper);
+            return pids.length >= 2 ? pids.map(processOf) : null;
+          });
+          process.kill(helper, 'SIGKILL');
+          const sandbox = await starting;
+          await lineOf(sandbox.stdout, (line) => line === 'up');
+          await until('its children are gone', () =>
+            children.every(({ pid, since }) => !isRunning(pid, since)),
+          );
+          const mark = `${fx.name}/${sandbox.id}`;
+          assert.equal(markedProcesses().filter((one) => one.mark === mark).length, 2);
+          sandbox.stdin.end();
+          assert.equal((await sandbox.exited).code, 0);
+        }
+      },
+    ),
 );
 
 for (const [what, lines] of [
