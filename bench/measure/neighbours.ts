@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { deployed, execIn } from '../lib/agents.ts';
 import { atMost, figure } from '../lib/figure.ts';
 import type { Figure } from '../lib/figure.ts';
@@ -20,25 +22,55 @@ const LEAD_MS = 1_000;
 const ALL = 'all';
 const SCRIPT = { tokens: 20, firstMs: 5, gapMs: 2 };
 
-export const neighbourRows: readonly string[] = [...Object.keys(attacks), ALL];
+/** Rows in which disks are watched, as they are by default; in the others they are file systems of their own where that works. */
+const watched: Record<string, readonly string[]> = {
+  'watched-disk': ['disk'],
+  'watched-all': Object.keys(attacks),
+};
+const others: Record<string, readonly string[]> = {
+  ...Object.fromEntries(Object.keys(attacks).map((name) => [name, [name]])),
+  [ALL]: Object.keys(attacks),
+};
+
+export const neighbourRows: readonly string[] = [...Object.keys(others), ...Object.keys(watched)];
 
 /**
  * Two agents side by side: one talks, the other does its worst. For each kind of attack, and for all of them at once: the
  * turns of the first alone and beside it, in turns.
  */
-export async function neighbours(only?: readonly string[]): Promise<Figure[]> {
+export async function neighbours(only: readonly string[] = neighbourRows): Promise<Figure[]> {
+  return [...(await inMode('auto', others, only)), ...(await inMode('watch', watched, only))];
+}
+
+async function inMode(
+  mode: string,
+  rows: Record<string, readonly string[]>,
+  only: readonly string[],
+): Promise<Figure[]> {
+  const asked = Object.entries(rows).filter(([name]) => only.includes(name));
+  if (asked.length === 0) return [];
   // A small disk, so that it is filled many times.
-  const world = await openWorld({ BERTH_SANDBOX_DISK_MB: '256' });
+  const world = await openWorld({ BERTH_SANDBOX_DISK_MB: '256', BERTH_DISK_MODE: mode });
   try {
     await world.warmUp(world.agentId, 200);
     const hostileId = await world.newAgent('hostile');
     await deployed(world, hostileId);
+    const disks = existsSync(join(world.service.dataDir, 'disks', `${hostileId}.img`))
+      ? 'of its own'
+      : 'watched';
+    process.stderr.write(`  Each agent's disk is ${disks}.\n`);
     const figures: Figure[] = [];
-    for (const [name, attack] of Object.entries(attacks))
-      if (only === undefined || only.includes(name))
-        figures.push(...(await beside(world, hostileId, name, [attack])));
-    if (only === undefined || only.includes(ALL))
-      figures.push(...(await beside(world, hostileId, 'all of it', Object.values(attacks))));
+    for (const [name, of] of asked) {
+      const title = `${of.length > 1 ? 'all of it' : of[0]!} (disk ${disks})`;
+      figures.push(
+        ...(await beside(
+          world,
+          hostileId,
+          title,
+          of.map((attack) => attacks[attack]!),
+        )),
+      );
+    }
     return figures;
   } finally {
     await world.end();

@@ -1,5 +1,5 @@
 import type { Log } from '../domain/log.ts';
-import { imageProblem } from './disk/image-probe.ts';
+import { tryImage, type ImageTrial } from './disk/image-probe.ts';
 import { DiskImages } from './disk/images.ts';
 import { quotaFor, type Quota } from './disk/quota.ts';
 import { clearStaged, prepareVolume, removeVolume, type SandboxUser } from './volume.ts';
@@ -39,7 +39,7 @@ export class Volumes {
   private readonly log: Log;
   private readonly images: DiskImages;
   private readonly queues = new Map<string, Promise<unknown>>();
-  private found: Promise<string | null> | null = null;
+  private found: Promise<ImageTrial> | null = null;
 
   constructor({ mode, imagesDir, bytes }: DiskOptions, log: Log) {
     this.mode = mode;
@@ -48,21 +48,23 @@ export class Volumes {
     this.images = new DiskImages(imagesDir, log);
   }
 
-  /** Why new volumes cannot be images here; null when they can. */
-  problem(): Promise<string | null> {
-    return (this.found ??= imageProblem(this.images.folder, this.log));
+  /** Whether new volumes can be images here. */
+  private trial(): Promise<ImageTrial> {
+    return (this.found ??= tryImage(this.images.folder, this.log));
   }
 
   /** For the driver's report: whether new volumes are images, and what there is to say of it. */
   async report(): Promise<{ isHard: boolean; problems: string[]; notes: string[] }> {
     if (this.mode === 'watch') return { isHard: false, problems: [], notes: [] };
-    const problem = await this.problem();
-    if (problem === null)
-      return {
-        isHard: true,
-        problems: [],
-        notes: ['New agents get a disk of their own, in an image that the kernel holds to its size.'],
-      };
+    const { problem, isDirect } = await this.trial();
+    if (problem === null) {
+      const notes = ['New agents get a disk of their own, in an image that the kernel holds to its size.'];
+      if (!isDirect)
+        notes.push(
+          'The file system of BERTH_DATA_DIR knows no direct writes: an agent that writes much slows down its neighbours.',
+        );
+      return { isHard: true, problems: [], notes };
+    }
     if (this.mode === 'auto')
       return { isHard: false, problems: [], notes: [`Disks are watched. ${problem}`] };
     return { isHard: false, problems: [`BERTH_DISK_MODE=image: ${problem}`], notes: [] };
@@ -124,7 +126,7 @@ export class Volumes {
 
   private async shallBeImage(volumeDir: string): Promise<boolean> {
     if (this.mode === 'watch' || this.images.isFolder(volumeDir)) return false;
-    const problem = await this.problem();
+    const { problem } = await this.trial();
     if (problem === null) return true;
     if (this.mode === 'auto') return false;
     throw new Error(`BERTH_DISK_MODE=image: ${problem}`);

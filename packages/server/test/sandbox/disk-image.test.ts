@@ -9,14 +9,15 @@ import {
   rmSync,
   statfsSync,
   statSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isDiskFull } from '../../src/domain/disk-full.ts';
 import { makeImage } from '../../src/sandbox/disk/image-file.ts';
-import { imageProblem } from '../../src/sandbox/disk/image-probe.ts';
-import { isLetGo, isMounted, mountedFrom, mountImage } from '../../src/sandbox/disk/image-mounts.ts';
+import { imageProblem, tryImage } from '../../src/sandbox/disk/image-probe.ts';
+import { isLetGo, isMounted, mountedFrom, mountImage, unmount } from '../../src/sandbox/disk/image-mounts.ts';
 import { fixture, MIB, type Fixture } from './fixture.ts';
 import { silentLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
@@ -63,6 +64,11 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     await until('nobody has the image', () => isLetGo(image(slot)));
   };
   const taken = (slot: number): number => statSync(image(slot)).blocks * 512;
+  /** The loop device by which it is mounted. */
+  const deviceOf = (slot: number): string =>
+    spawnSync('findmnt', ['--noheadings', '--output', 'SOURCE', volume(slot)], {
+      encoding: 'utf8',
+    }).stdout.trim();
   const roomOf = (slot: number): number => statfsSync(volume(slot)).blocks * 4096;
   /**
    * Starts with a limit until the disk has its size, which a start leaves to the next one while others on the host have a
@@ -223,6 +229,66 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     assert.equal(mountedFrom(imagesDir).filter(({ folder: at }) => at === volume(9)).length, 1);
     await next.driver.removeVolume(volume(9));
     rmSync(next.folder, { recursive: true });
+  });
+
+  test('is written past the memory of the host, where nothing waits for one flush, also when an older service mounted it', async () => {
+    const sizeMiB = 16;
+    const heldMiB = (): number =>
+      Number(
+        spawnSync('fincore', ['--bytes', '--noheadings', '--output', 'RES', image(18)], { encoding: 'utf8' })
+          .stdout,
+      ) / MIB;
+    const write = `head -c ${sizeMiB}M /dev/zero > a; sync a`;
+    await fx.run(write, { limits, slot: 18 });
+    const source = deviceOf(18);
+    assert.ok(heldMiB() < sizeMiB / 4, `${heldMiB()} MiB are in the memory of the host`);
+    // As one did that knew nothing of it.
+    assert.equal(spawnSync('losetup', ['--direct-io=off', source]).status, 0);
+    await fx.run(write, { limits, slot: 18 });
+    assert.ok(heldMiB() >= sizeMiB, 'else the test could not tell');
+    const next = open({ areaDir: fx.areaDir, name: `${fx.name}-next` });
+    await next.driver.prepareVolume(volume(18), 18);
+    assert.equal(readFileSync(`/sys/block/${basename(source)}/loop/dio`, 'utf8').trim(), '1');
+    rmSync(next.folder, { recursive: true });
+  });
+
+  test('is written so on a disk that writes only whole blocks of 4 KiB', async () => {
+    const [disk, at] = [join(fx.folder, 'large-sectors.img'), join(fx.folder, 'large-sectors')];
+    writeFileSync(disk, '');
+    truncateSync(disk, 256 * MIB);
+    mkdirSync(at);
+    const made = spawnSync('losetup', ['--find', '--show', '--sector-size', '4096', disk], {
+      encoding: 'utf8',
+    });
+    const device = made.stdout.trim();
+    assert.equal(spawnSync('mkfs.ext4', ['-q', '-b', '4096', device]).status, 0);
+    assert.equal(spawnSync('mount', [device, at]).status, 0);
+    try {
+      assert.deepEqual(await tryImage(at, silentLog), { problem: null, isDirect: true });
+    } finally {
+      await until('it is unmounted', () => spawnSync('umount', [at]).status === 0);
+      spawnSync('losetup', ['--detach', device]);
+    }
+  });
+
+  test('works on a file system that knows no direct writes', async () => {
+    const plain = join(fx.folder, 'plain');
+    mkdirSync(plain);
+    // It has no disk to write to.
+    assert.equal(spawnSync('mount', ['-t', 'ramfs', 'none', plain]).status, 0);
+    const [file, at] = [join(plain, 'agent.img'), join(plain, 'volume')];
+    try {
+      await makeImage(file, diskBytes, null);
+      // It cannot tell how much room it has, so that nothing may be left to take.
+      writeFileSync(file, readFileSync(file));
+      mkdirSync(at);
+      assert.equal(await mountImage(file, at, silentLog), false);
+      writeFileSync(join(at, 'a'), 'kept\n');
+      assert.equal(await unmount(at, true), true);
+      await until('nobody has the image', () => isLetGo(file));
+    } finally {
+      await until('it is unmounted', () => spawnSync('umount', [plain]).status === 0);
+    }
   });
 
   test('of a folder that was there before, nothing is made', async () => {

@@ -12,8 +12,37 @@ const programs = [
 ];
 const folders = ['/usr/sbin', '/usr/bin', '/sbin', '/bin'];
 
-/** Makes a small image and mounts it. Resolves with what stands against it, and what to do; null when it works. */
-export async function imageProblem(imagesDir: string, log: Log): Promise<string | null> {
+export interface ImageTrial {
+  /** What stands against images, and what to do; null when they work. */
+  problem: string | null;
+  /** Whether what is written in them passes by the memory of the host. */
+  isDirect: boolean;
+}
+
+export const imageProblem = async (imagesDir: string, log: Log): Promise<string | null> =>
+  (await tryImage(imagesDir, log)).problem;
+
+/** Makes a small image and mounts it. */
+export async function tryImage(imagesDir: string, log: Log): Promise<ImageTrial> {
+  const missing = missingForImages();
+  if (missing !== null) return { problem: missing, isDirect: false };
+  const folder = join(imagesDir, trialOf());
+  const image = `${folder}.img`;
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    await makeImage(image, TRIAL_BYTES, null);
+    const isDirect = await mountImage(image, folder, log);
+    await tool('umount', [folder]);
+    return { problem: null, isDirect };
+  } catch (error) {
+    return { problem: `Disk images cannot be mounted here: ${(error as Error).message}`, isDirect: false };
+  } finally {
+    await unmount(folder, false).catch(() => false);
+    for (const file of [lockOf(image), image, folder]) rmSync(file, { recursive: true, force: true });
+  }
+}
+
+function missingForImages(): string | null {
   if (process.getuid?.() !== 0) return 'Disk images need a service with root rights.';
   for (const { names, debianPackage } of programs) {
     const missing = names.filter((name) => !folders.some((folder) => existsSync(join(folder, name))));
@@ -22,18 +51,5 @@ export async function imageProblem(imagesDir: string, log: Log): Promise<string 
   }
   if (!existsSync('/dev/loop-control'))
     return 'Disk images need loop devices, and there is no /dev/loop-control: load the module loop, or give it to the container.';
-  const folder = join(imagesDir, trialOf());
-  const image = `${folder}.img`;
-  try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-    await makeImage(image, TRIAL_BYTES, null);
-    await mountImage(image, folder, log);
-    await tool('umount', [folder]);
-    return null;
-  } catch (error) {
-    return `Disk images cannot be mounted here: ${(error as Error).message}`;
-  } finally {
-    await unmount(folder, false).catch(() => false);
-    for (const file of [lockOf(image), image, folder]) rmSync(file, { recursive: true, force: true });
-  }
+  return null;
 }

@@ -19,6 +19,7 @@ import {
   mountedFrom,
   mountImage,
   unmount,
+  writeDirectly,
 } from './image-mounts.ts';
 import type { SandboxUser } from '../volume.ts';
 
@@ -160,6 +161,8 @@ export class DiskImages {
     }
     for (const { folder, image } of mountedFrom(this.imagesDir)) {
       if (!existsSync(image)) await unmount(folder, true);
+      // An older service may have mounted it.
+      else await writeDirectly(image);
     }
     const stray = await detachStray(this.imagesDir);
     if (stray.length > 0) this.log.info('Loop devices without a mount were let go.', { devices: stray });
