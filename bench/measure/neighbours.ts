@@ -55,6 +55,8 @@ async function inMode(
     await world.warmUp(world.agentId, 200);
     const hostileId = await world.newAgent('hostile');
     await deployed(world, hostileId);
+    // Its disk is made by the first use.
+    await execIn(world, hostileId, ['true']);
     const disks = existsSync(join(world.service.dataDir, 'disks', `${hostileId}.img`))
       ? 'of its own'
       : 'watched';
