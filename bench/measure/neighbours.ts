@@ -47,7 +47,7 @@ async function inMode(
   rows: Record<string, readonly string[]>,
   only: readonly string[],
 ): Promise<Figure[]> {
-  const asked = Object.entries(rows).filter(([name]) => only.includes(name));
+  const asked = Object.keys(rows).filter((name) => only.includes(name));
   if (asked.length === 0) return [];
   // A small disk, so that it is filled many times.
   const world = await openWorld({ BERTH_SANDBOX_DISK_MB: '256', BERTH_DISK_MODE: mode });
@@ -62,7 +62,8 @@ async function inMode(
       : 'watched';
     process.stderr.write(`  Each agent's disk is ${disks}.\n`);
     const figures: Figure[] = [];
-    for (const [name, of] of asked) {
+    for (const name of asked) {
+      const of = rows[name]!;
       const title = `${of.length > 1 ? 'all of it' : of[0]!} (disk ${disks})`;
       figures.push(
         ...(await beside(
