@@ -200,7 +200,7 @@ function forward(
   });
   answer.on('close', () => {
     response.off('drain', resume);
-    joiner.flush();
+    joiner.close();
     // A cut stream must not look like one that ended. Node writes at the end of the tick, and what came is passed on.
     if (!answer.complete) setImmediate(() => response.destroy());
     settle({ status, isComplete: answer.complete, error: null });

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { EventBody } from '../domain/events.ts';
 import type { Log } from '../domain/log.ts';
 import type { Database } from '../store/database.ts';
@@ -62,10 +63,14 @@ interface Share {
 const SOON_MS = 50;
 /** Far longer than a lease: by then the run is somebody else's. */
 const MAX_TRIES = 30;
+/** With so many runs in one write the process is busy: the next write waits for more that will share its statement. */
+const BUSY_RUNS = 4;
+const PACE_MS = 5;
 
 /**
  * Joins what all runs of this process write: one statement is under way at a time, the next one takes everything that
- * came meanwhile. An idle process therefore writes at once, a busy one in large batches with one commit each.
+ * came meanwhile. An idle process therefore writes at once, a busy one in large batches with one commit each, some milliseconds
+ * apart.
  */
 export function createRunWriters(
   db: Database,
@@ -96,6 +101,8 @@ export function createRunWriters(
       dirty.clear();
       await flush(batch);
       for (const writer of batch) if (!dirty.has(writer)) wake(writer);
+      // A statement costs as much as the rows of some runs. Of a process that is not busy nothing waits.
+      if (batch.length >= BUSY_RUNS && dirty.size > 0) await delay(PACE_MS);
     }
     isRunning = false;
   }
@@ -264,8 +271,7 @@ function giveUp(writer: Writer): void {
   wake(writer);
 }
 
-const pause = (tries: number) =>
-  new Promise((resolve) => setTimeout(resolve, Math.min(25 * 2 ** tries, 1_000)));
+const pause = (tries: number) => delay(Math.min(25 * 2 ** tries, 1_000));
 
 /** The service itself has closed its connections. */
 function isClosing(error: unknown): boolean {

@@ -13,17 +13,19 @@ import type { GatewayAnswer, TestGateway } from '../support/gateway.ts';
 import { inTime, until } from '../support/until.ts';
 
 const joinMs = 25;
+const joinOfManyMs = 60;
 const maxBytes = 16 * 1024;
 
-function recorder() {
+function recorder(t: TestContext) {
   const written: string[][] = [];
   const joiner = new PieceJoiner((pieces) => void written.push(pieces.map(String)));
+  t.after(() => joiner.close());
   const push = (text: string, mayWait: boolean): void => joiner.push(Buffer.from(text), mayWait);
   return { joiner, written, push };
 }
 
-test('what may not wait is handed on in the same turn, and what comes right after it waits and is joined', async () => {
-  const { written, push } = recorder();
+test('what may not wait is handed on in the same turn, and what comes right after it waits and is joined', async (t) => {
+  const { written, push } = recorder(t);
   push('first', false);
   const sinceMs = performance.now();
   await turn();
@@ -38,8 +40,30 @@ test('what may not wait is handed on in the same turn, and what comes right afte
   deepEqual(written[1], ['a', 'b']);
 });
 
-test('what may not wait takes along what waits, in order', async () => {
-  const { written, push } = recorder();
+test('what waits is handed on later while eight answers or more are under way, and sooner when they are fewer again', async (t) => {
+  const others = Array.from({ length: 7 }, () => new PieceJoiner(() => {}));
+  t.after(() => others.forEach((joiner) => joiner.close()));
+  const { written, push } = recorder(t);
+  const waitMs = async (): Promise<number> => {
+    const before = written.length;
+    const sinceMs = performance.now();
+    push('first', false);
+    await turn();
+    push('a', true);
+    await until('what waited is handed on', () => written.length === before + 2);
+    return performance.now() - sinceMs;
+  };
+  ok((await waitMs()) >= joinOfManyMs - 2);
+  others.pop()!.close();
+  // The machine may be slow in some.
+  let shortestMs = Infinity;
+  for (let tries = 0; tries < 50 && shortestMs >= joinOfManyMs - 2; tries += 1)
+    shortestMs = Math.min(shortestMs, await waitMs());
+  ok(shortestMs < joinOfManyMs - 2, `${shortestMs} ms`);
+});
+
+test('what may not wait takes along what waits, in order', async (t) => {
+  const { written, push } = recorder(t);
   push('first', false);
   await turn();
   push('a', true);
@@ -48,8 +72,8 @@ test('what may not wait takes along what waits, in order', async () => {
   deepEqual(written.flat(), ['first', 'a', 'new']);
 });
 
-test('a piece that comes after a pause passes at once', async () => {
-  const { written, push } = recorder();
+test('a piece that comes after a pause passes at once', async (t) => {
+  const { written, push } = recorder(t);
   push('first', false);
   await turn();
   const sinceMs = performance.now();
@@ -59,8 +83,8 @@ test('a piece that comes after a pause passes at once', async () => {
   deepEqual(written, [['first'], ['later']]);
 });
 
-test('never more than 16 KiB wait, and what is taken out is not written again', async () => {
-  const { joiner, written, push } = recorder();
+test('never more than 16 KiB wait, and what is taken out is not written again', async (t) => {
+  const { joiner, written, push } = recorder(t);
   push('first', false);
   await turn();
   push('x'.repeat(maxBytes - 1), true);
