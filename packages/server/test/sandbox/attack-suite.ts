@@ -7,6 +7,7 @@ import { newId } from '../../src/domain/ids.ts';
 import type { Isolation, RunningSandbox, SandboxLimits } from '../../src/domain/ports/sandbox.ts';
 import { Endpoint } from '../../src/harness/control/endpoint.ts';
 import { scriptedAttacks, type Targets } from './attack-list.ts';
+import { syscallNumber } from './probes.ts';
 import { USER_KERNEL_THREADS } from '../../src/sandbox/docker/container.ts';
 import { isAlive, lineOf, littleMemory, MIB, pidsOf, type Fixture } from './fixture.ts';
 import { inTime, until } from '../support/until.ts';
@@ -18,7 +19,9 @@ interface LimitAttack {
   id: string;
   title: string;
   /** Rejects when a limit did not hold. */
-  run(fx: Fixture, targets: Targets): Promise<void>;
+  run(fx: Fixture, targets: Targets): Promise<Verdict | void>;
+  /** Why it is reached where the sandbox has a kernel of its own. Absent where that would be a hole too. */
+  ownKernel?: string;
 }
 
 const limits = { memoryBytes: 256 * MIB, cpus: 0.5, pids: 64, diskBytes: 64 * MIB, openFiles: 256 };
@@ -95,6 +98,14 @@ export const limitAttacks: LimitAttack[] = [
     },
   },
   {
+    id: '28b',
+    title:
+      'Set room on the disk aside without writing: `fallocate`, and requests of file systems that do the same',
+    ownKernel:
+      'gVisor takes it from the host, where no filter of ours is asked, until the watch ends the sandbox: `--oci-seccomp` for runsc closes that',
+    run: setRoomAside,
+  },
+  {
     id: '30',
     title: 'CPU, memory, processes and output at their limits at once, beside a working neighbour',
     run: hostileBesideNeighbour,
@@ -164,6 +175,24 @@ export async function forkBomb(
   assert.deepEqual(inside.filter(isAlive), []);
 }
 
+/** A gigabyte in each way: in files that are no longer than one may be, beyond the end of a file, and by FS_IOC_RESVSP64. */
+const SET_ASIDE = `use strict; my $call = ${syscallNumber('fallocate')}; my $length = 1 << 30;
+  for my $n (1 .. 32) { open(my $f, ">", "aside-$n"); syscall($call, fileno($f), 0, 0, $length / 32) }
+  for my $mode (0x01, 0x11) { open(my $f, ">", "beyond-$mode"); syscall($call, fileno($f), $mode, 0, $length) }
+  open(my $f, ">", "reserved"); my $space = pack("s2 x4 q2 l6", 0, 0, 0, $length, (0) x 6); ioctl($f, 0x4030582a, $space);
+  print "tried\n"`;
+
+async function setRoomAside(fx: Fixture): Promise<Verdict> {
+  const { exit, stdout } = await fx.run(`perl -e '${SET_ASIDE}'`, { limits, slot: 9 });
+  const volumeDir = join(fx.folder, 'volume-9');
+  const { bytes } = await fx.driver.volumeUse(volumeDir);
+  await fx.driver.removeVolume(volumeDir);
+  if (bytes > limits.diskBytes) return 'reached';
+  assert.deepEqual([stdout, exit.reason], ['tried\n', 'exit']);
+  assert.ok(bytes < MIB, `${bytes} bytes were set aside`);
+  return 'blocked';
+}
+
 /** The launcher and an impostor in one sandbox: perl knows no more of the frames than their header. */
 const DIAL = String.raw`sub dial { my $h = '{"version":1,"base":0,"received":0,"notes":[]}'; socket(my $s, PF_UNIX, SOCK_STREAM, 0);
   connect($s, sockaddr_un("/run/berth/control.sock")) or die $!; syswrite($s, pack("N C N", length $h, 1, 0) . $h); $s }
@@ -226,13 +255,15 @@ export async function runAttacks(fx: Fixture, isolation: Isolation): Promise<Ver
   try {
     const verdicts = await runScripted(fx, targets, isolation);
     for (const attack of limitAttacks) {
-      await attack.run(fx, targets).catch((error: unknown) => {
+      const verdict = await attack.run(fx, targets).catch((error: unknown) => {
         throw new Error(`Attack ${attack.id} (${attack.title}) got through: ${String(error)}`, {
           cause: error,
         });
       });
+      if (verdict === 'reached' && (attack.ownKernel === undefined || isolation === 'kernel'))
+        throw new Error(`Attack ${attack.id} (${attack.title}) got through.`);
       await answers(targets.neighbour.sandbox);
-      verdicts[attack.id] = 'blocked';
+      verdicts[attack.id] = verdict ?? 'blocked';
     }
     return verdicts;
   } finally {

@@ -32,9 +32,9 @@ const inside: AttackTable<Column> = {
       title,
       why: harmless ?? (ownKernel ? OWN_KERNEL : ''),
     })),
-    ...limitAttacks.map(({ id, title }) => ({ id, title, why: '' })),
+    ...limitAttacks.map(({ id, title, ownKernel }) => ({ id, title, why: ownKernel ?? '' })),
   ],
-  lastColumn: 'where it is reached: why that is harmless',
+  lastColumn: 'where it is reached: why that is harmless, or what closes it',
 };
 
 /** What is tried with its way out: from bubblewrap by how the sandbox reaches the proxy, and from containers. */

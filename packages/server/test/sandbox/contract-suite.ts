@@ -395,6 +395,27 @@ export function sandboxContract({ label, isolation, make, pids = pidsOf, skip = 
       await fx.driver.removeVolume(volumeDir);
     });
 
+    test('room on the disk cannot be set aside unwritten, and who knows posix_fallocate gets it written', async (t) => {
+      const volumeDir = join(fx.folder, 'volume-11');
+      const taken = async (script: string): Promise<number> => {
+        const before = await fx.driver
+          .prepareVolume(volumeDir, 11)
+          .then(() => fx.driver.volumeUse(volumeDir));
+        const { stdout } = await fx.run(`${script} && echo done`, { slot: 11 });
+        const after = await fx.driver.volumeUse(volumeDir);
+        if (stdout !== 'done\n') return NaN;
+        return after.bytes - before.bytes;
+      };
+      const written = await taken('fallocate --posix --length 1MiB written');
+      assert.ok(written >= MIB && written < 2 * MIB, `${written} bytes`);
+      if (!needs(t, isolation === 'kernel', 'a filter of system calls')) return;
+      assert.ok((await taken('fallocate --punch-hole --offset 0 --length 1MiB written')) <= -MIB);
+      const refused = '2>&1 | grep -q "not supported\\|unsupported"';
+      assert.equal(await taken(`fallocate --length 1MiB a ${refused}`), 0);
+      assert.equal(await taken(`fallocate --keep-size --length 1GiB a ${refused}`), 0);
+      await fx.driver.removeVolume(volumeDir);
+    });
+
     test('a variable that no environment can hold is refused by name', async () => {
       await assert.rejects(fx.run('true', { env: { BAD: 'a\0b' } }), /variable BAD/);
       await assert.rejects(fx.run('true', { env: { LONG: 'x'.repeat(200_000) } }), /variable LONG/);

@@ -6,11 +6,15 @@ export const errno = { EPERM: 1, ENXIO: 6, ENOSYS: 38, EPROTONOSUPPORT: 93, EAFN
 
 const table = process.arch === 'arm64' ? syscallsArm64 : syscallsX64;
 
-/** A shell line that makes a raw system call by perl, which every Debian has, and prints `<name> <result> <errno>`. */
-export function syscallLine(name: string, ...args: (number | string)[]): string {
+export function syscallNumber(name: string): number {
   const number = table.get(name);
   if (number === undefined) throw new Error(`No number is known for ${name}.`);
-  const list = [number, ...args].join(', ');
+  return number;
+}
+
+/** A shell line that makes a raw system call by perl, which every Debian has, and prints `<name> <result> <errno>`. */
+export function syscallLine(name: string, ...args: (number | string)[]): string {
+  const list = [syscallNumber(name), ...args].join(', ');
   return `perl -e '$r = syscall(${list}); printf "%s %d %d\\n", "${name}", $r, $r < 0 ? $!+0 : 0'`;
 }
 
@@ -30,9 +34,7 @@ const refusals = [1, 13, 38, 93, 97];
 export function calls(list: (string | [string, ...(number | string)[]])[]): string {
   const entries = list.map((one) => {
     const [name, ...args] = typeof one === 'string' ? [one, 0, 0, 0, 0, 0] : one;
-    const number = table.get(name);
-    if (number === undefined) throw new Error(`No number is known for ${name}.`);
-    return `["${name}", ${[number, ...args].join(', ')}]`;
+    return `["${name}", ${[syscallNumber(name), ...args].join(', ')}]`;
   });
   const refused = refusals.map((code) => `${code} => 1`).join(', ');
   return `perl -e '%no = (${refused}); for $c (${entries.join(', ')}) { my ($name, @a) = @$c; my $p = fork; if ($p) { waitpid $p, 0; next } $r = syscall($a[0], @a[1..$#a]); $e = $!+0; print "$name ", $r >= 0 ? "done" : $no{$e} ? "refused" : "entered", "\\n"; exit }'`;

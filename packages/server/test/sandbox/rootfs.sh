@@ -17,7 +17,7 @@ copy() {
   cp -L "$1" "$root$folder/$(basename "$1")"
 }
 for name in sh bash cat ls echo env id touch head tail tr md5sum sleep setsid perl rm mkdir rmdir chmod ln readlink stat \
-  grep wc cut timeout mount umount unshare su dmesg hostname kill getent mkfifo mknod mktemp cp mv dd ps sort seq true \
+  grep wc cut fallocate timeout mount umount unshare su dmesg hostname kill getent mkfifo mknod mktemp cp mv dd ps sort seq true \
   false test printf date uname truncate ip; do
   file=$(command -v "$name" || true)
   case $file in /*) copy "$file" ;; esac

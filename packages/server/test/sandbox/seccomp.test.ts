@@ -11,7 +11,7 @@ import { runFilter } from './bpf-machine.ts';
 const ALLOW = 0x7fff0000;
 const KILL_PROCESS = 0x80000000;
 const refused = (errno: number): number => 0x00050000 | errno;
-const [EPERM, ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT] = [1, 38, 93, 97];
+const [EPERM, ENOSYS, EPROTONOSUPPORT, EOPNOTSUPP, EAFNOSUPPORT] = [1, 38, 93, 95, 97];
 
 const machines = {
   x64: { audit: 0xc000003e, table: syscallsX64, foreign: [0x40000003, 0xc00000b7] },
@@ -86,11 +86,39 @@ for (const arch of Object.keys(machines) as FilterArch[]) {
       assert.equal(ask('socket', high | 40n, 1, 0), refused(EAFNOSUPPORT));
       assert.equal(ask('clone', high | 0x10000000n), refused(EPERM));
       assert.equal(ask('personality', high | 0x0040000n), refused(EPERM));
+      assert.equal(ask('ioctl', 0, high | 0x40305828n), refused(EOPNOTSUPP));
+      assert.equal(ask('fallocate', 3, high | 0x1n, 0, 1), refused(EOPNOTSUPP));
     });
 
     test('keeps terminals usable without the requests that reach other programs or old drivers', () => {
       for (const request of [0x5401, 0x5413, 0x540e, 0x5421]) assert.equal(ask('ioctl', 0, request), ALLOW);
       for (const request of [0x5412, 0x541c, 0x5423]) assert.equal(ask('ioctl', 0, request), refused(EPERM));
+    });
+
+    test('lets room of a file be given back, and none set aside, whatever the mode', () => {
+      const PUNCH_HOLE_KEEP_SIZE = 3;
+      assert.equal(ask('fallocate', 3, PUNCH_HOLE_KEEP_SIZE, 0, 1), ALLOW);
+      for (let mode = 0; mode < 256; mode++) {
+        if (mode === PUNCH_HOLE_KEEP_SIZE) continue;
+        assert.equal(ask('fallocate', 3, mode, 0, 1), refused(EOPNOTSUPP), `mode ${mode}`);
+      }
+      for (const mode of [0x80000000, 0xffffffff, -1, 0x10003])
+        assert.equal(ask('fallocate', 3, mode, 0, 1), refused(EOPNOTSUPP), `mode ${mode}`);
+    });
+
+    test('closes the requests that set room aside by another name, or hide it from who measures', () => {
+      const numbers: Record<string, number[]> = {
+        'FS_IOC_RESVSP, RESVSP64, ZERO_RANGE': [0x40305828, 0x4030582a, 0x40305839],
+        'XFS_IOC_ALLOCSP, FREESP': [0x4030580a, 0x4030580b, 0x40305824, 0x40305825],
+        FS_IOC_FSSETXATTR: [0x401c5820],
+        'BTRFS_IOC_SNAP_CREATE, SUBVOL_CREATE': [0x50009401, 0x50009417, 0x5000940e, 0x50009418],
+      };
+      for (const [name, requests] of Object.entries(numbers))
+        for (const request of requests)
+          assert.equal(ask('ioctl', 3, request, 0), refused(EOPNOTSUPP), `${name} ${request.toString(16)}`);
+      // FS_IOC_UNRESVSP, UNRESVSP64 give back; FICLONE shares; FS_IOC_FSGETXATTR, GETFLAGS and SETFLAGS take nothing.
+      for (const request of [0x40305829, 0x4030582b, 0x40049409, 0x801c581f, 0x80086601, 0x40086602])
+        assert.equal(ask('ioctl', 3, request, 0), ALLOW, request.toString(16));
     });
 
     test('lets the personality be asked, and set to the two that change nothing', () => {
@@ -121,6 +149,7 @@ test('numbers of both tables are those of the kernel, by samples', () => {
     ptrace: [101, 117],
     io_uring_setup: [425, 425],
     mseal: [462, 462],
+    fallocate: [285, 47],
   };
   for (const [name, [x64, arm64]] of Object.entries(samples)) {
     assert.equal(syscallsX64.get(name), x64, name);

@@ -1,4 +1,5 @@
 import { assemble, type Line } from './bpf.ts';
+import { PUNCH_HOLE, roomRequests } from './disk-room.ts';
 import { allowed, type Checked } from './policy.ts';
 import { syscallsArm64 } from './syscalls-arm64.ts';
 import { syscallsX64 } from './syscalls-x64.ts';
@@ -22,6 +23,7 @@ const REFUSE = 0x00050000;
 export const EPERM = 1;
 export const ENOSYS = 38;
 const EPROTONOSUPPORT = 93;
+export const EOPNOTSUPP = 95;
 const EAFNOSUPPORT = 97;
 
 /** Offsets in `struct seccomp_data`. Of 64-bit arguments the low half is read: the kernel cuts the ones below to 32 bits. */
@@ -71,8 +73,14 @@ const rules: Record<Checked, Line[]> = {
     { label: 'pair-bad' },
     refuse(EAFNOSUPPORT),
   ],
-  ioctl: [{ op: 'load', offset: argument(1) }, ...noneOf('ioctl', deniedRequests, refuse(EPERM))],
+  ioctl: [
+    { op: 'load', offset: argument(1) },
+    ...refuseEach(roomRequests, refuse(EOPNOTSUPP)),
+    ...refuseEach(deniedRequests, refuse(EPERM)),
+    allow,
+  ],
   personality: [{ op: 'load', offset: argument(0) }, ...oneOf('personality', PERSONALITIES, refuse(EPERM))],
+  fallocate: [{ op: 'load', offset: argument(1) }, ...oneOf('fallocate', [PUNCH_HOLE], refuse(EOPNOTSUPP))],
 };
 
 /** A network namespace does not stop AF_VSOCK, AF_ALG and their like, so families are listed. */
@@ -100,9 +108,13 @@ function oneOf(name: string, values: number[], otherwise: Line): Line[] {
   return [...tests, otherwise, { label: `${name}-yes` }, allow];
 }
 
-function noneOf(name: string, values: number[], otherwise: Line): Line[] {
-  const tests = values.map((value): Line => ({ op: 'equal', value, yes: `${name}-no`, no: 'next' }));
-  return [...tests, allow, { label: `${name}-no` }, otherwise];
+/** Goes on with what follows when it is none of them. */
+function refuseEach(values: readonly number[], refusal: Line): Line[] {
+  return values.flatMap((value): Line[] => [
+    { op: 'equal', value, yes: 'next', no: `not-${value}` },
+    refusal,
+    { label: `not-${value}` },
+  ]);
 }
 
 /** Whether there is a filter for an architecture (as in `process.arch`). */

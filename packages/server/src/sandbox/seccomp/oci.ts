@@ -1,8 +1,10 @@
-import { allowed } from './policy.ts';
+import { allowed, checked } from './policy.ts';
+import { PUNCH_HOLE, roomRequests } from './disk-room.ts';
 import {
   CLONE_NEW_ANY,
   deniedRequests,
   ENOSYS,
+  EOPNOTSUPP,
   EPERM,
   inetFamilies,
   INET_PROTOCOLS,
@@ -16,7 +18,15 @@ interface OciRule {
   names: string[];
   action: 'SCMP_ACT_ALLOW' | 'SCMP_ACT_ERRNO';
   errnoRet?: number;
-  args?: { index: number; value: number; valueTwo?: number; op: 'SCMP_CMP_MASKED_EQ' }[];
+  args?: OciArgument[];
+}
+
+interface OciArgument {
+  index: number;
+  /** The mask; what is equal under it is `valueTwo`. */
+  value: number;
+  valueTwo: number;
+  op: 'SCMP_CMP_MASKED_EQ';
 }
 
 export interface OciProfile {
@@ -34,16 +44,14 @@ const NETLINK_ROUTE = 0;
 const LOW_HALF = 0xffff_ffff;
 
 /**
- * The same policy as `compileFilter`, for engines that compile filters themselves. Where arguments are not allowed the error
- * is the default's, since a profile cannot say another one for them.
+ * The same policy as `compileFilter`, for engines that compile filters themselves. Where the arguments of a socket, of clone
+ * or of personality are not allowed the error is the default's, since a profile has no "all others".
  */
 export function ociProfile(arch: FilterArch): OciProfile {
   const known = syscallsOf(arch);
   const always = new Set(allowed.filter((name) => known.has(name)));
-  const checked = new Set(['clone', 'socket', 'socketpair', 'ioctl', 'personality']);
-  const denied = [...known.keys()].filter(
-    (name) => !always.has(name) && !checked.has(name) && name !== 'clone3',
-  );
+  const byArguments = new Set<string>(checked);
+  const denied = [...known.keys()].filter((name) => !always.has(name) && !byArguments.has(name));
   return {
     defaultAction: 'SCMP_ACT_ERRNO',
     defaultErrnoRet: ENOSYS,
@@ -57,7 +65,16 @@ export function ociProfile(arch: FilterArch): OciProfile {
       ...socketRules(),
       allowWhen(['socketpair'], [0, AF_UNIX]),
       ...PERSONALITIES.map((value) => allowWhen(['personality'], [0, value])),
-      ...everythingBut(deniedRequests).map(({ mask, value }) => allowMasked('ioctl', 1, mask, value)),
+      ...everythingBut([...deniedRequests, ...roomRequests]).map(({ mask, value }) =>
+        allowMasked('ioctl', 1, mask, value),
+      ),
+      ...deniedRequests.map((value) => refuseMasked('ioctl', 1, LOW_HALF, value, EPERM)),
+      // Programs go another way at this error alone, so it is said of every mode that takes room.
+      ...roomRequests.map((value) => refuseMasked('ioctl', 1, LOW_HALF, value, EOPNOTSUPP)),
+      allowMasked('fallocate', 1, LOW_HALF, PUNCH_HOLE),
+      ...everythingBut([PUNCH_HOLE]).map(({ mask, value }) =>
+        refuseMasked('fallocate', 1, mask, value, EOPNOTSUPP),
+      ),
     ],
   };
 }
@@ -76,21 +93,20 @@ function allowWhen(names: string[], ...args: [index: number, value: number][]): 
   return {
     names,
     action: 'SCMP_ACT_ALLOW',
-    args: args.map(([index, value]) => ({
-      index,
-      value: LOW_HALF,
-      valueTwo: value,
-      op: 'SCMP_CMP_MASKED_EQ',
-    })),
+    args: args.map(([index, value]) => maskedEqual(index, LOW_HALF, value)),
   };
 }
 
 function allowMasked(name: string, index: number, mask: number, value: number): OciRule {
-  return {
-    names: [name],
-    action: 'SCMP_ACT_ALLOW',
-    args: [{ index, value: mask, valueTwo: value, op: 'SCMP_CMP_MASKED_EQ' }],
-  };
+  return { names: [name], action: 'SCMP_ACT_ALLOW', args: [maskedEqual(index, mask, value)] };
+}
+
+function refuseMasked(name: string, index: number, mask: number, value: number, errnoRet: number): OciRule {
+  return { names: [name], action: 'SCMP_ACT_ERRNO', errnoRet, args: [maskedEqual(index, mask, value)] };
+}
+
+function maskedEqual(index: number, mask: number, value: number): OciArgument {
+  return { index, value: mask, valueTwo: value, op: 'SCMP_CMP_MASKED_EQ' };
 }
 
 /**

@@ -7,7 +7,7 @@ export const allowed: readonly string[] = `
   accept accept4 access alarm arch_prctl bind brk cachestat capget capset chdir chmod chown clock_getres clock_gettime
   clock_nanosleep close close_range connect copy_file_range creat dup dup2 dup3 epoll_create epoll_create1 epoll_ctl
   epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 execve execveat exit exit_group faccessat faccessat2 fadvise64
-  fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl fdatasync fgetxattr flistxattr flock fork
+  fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl fdatasync fgetxattr flistxattr flock fork
   fremovexattr fsetxattr fstat fstatfs fsync ftruncate futex futex_requeue futex_wait futex_waitv futex_wake futimesat
   get_robust_list get_thread_area getcpu getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer
   getpeername getpgid getpgrp getpid getppid getpriority getrandom getresgid getresuid getrlimit getrusage getsid
@@ -35,6 +35,14 @@ export const allowed: readonly string[] = `
   .split(/\s+/);
 
 /** Allowed or not by their arguments; `filter.ts` holds the rule of each. */
-export const checked = ['clone', 'clone3', 'socket', 'socketpair', 'ioctl', 'personality'] as const;
+export const checked = [
+  'clone',
+  'clone3',
+  'socket',
+  'socketpair',
+  'ioctl',
+  'personality',
+  'fallocate',
+] as const;
 
 export type Checked = (typeof checked)[number];
