@@ -6,7 +6,7 @@ import { RepoError, type FetchRequest } from '../domain/ports/repos.ts';
 import { UrlRefused, type CheckedUrl, type UrlGuard } from '../domain/url-guard.ts';
 import { writeCaBundle } from './ca-bundle.ts';
 import { explainFetchFailure } from './fetch-errors.ts';
-import { Gate, GateFull } from './gate.ts';
+import { GateFull, KeyGate } from '../domain/key-gate.ts';
 import { runGit, type GitResult } from './git-process.ts';
 import type { Maintenance } from './maintenance.ts';
 import { isCommitId, isRefName, shortName } from './ref-names.ts';
@@ -38,7 +38,7 @@ const fetchedRef = 'refs/berth/fetched';
 /** Fetches external https repositories into the agents' bare ones. */
 export class ExternalFetcher {
   readonly #options: FetcherOptions;
-  readonly #gate = new Gate({ total: 4, perKey: 1, maxWaiting: 256 });
+  readonly #gate = new KeyGate({ total: 4, perKey: 1, maxWaiting: 256 });
   #caFile: Promise<string> | null = null;
 
   constructor(options: FetcherOptions) {

@@ -1,7 +1,7 @@
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Log } from '../domain/log.ts';
-import { Gate } from './gate.ts';
+import { KeyGate } from '../domain/key-gate.ts';
 import { runGit } from './git-process.ts';
 import type { RepoLimits } from './repo-limits.ts';
 import type { RepoStore } from './repo-store.ts';
@@ -14,7 +14,7 @@ export class Maintenance {
   readonly #store: RepoStore;
   readonly #limits: RepoLimits;
   readonly #log: Log;
-  readonly #gate = new Gate({ total: 1, perKey: 1, maxWaiting: 1000 });
+  readonly #gate = new KeyGate({ total: 1, perKey: 1, maxWaiting: 1000 });
   readonly #counts = new Map<string, number>();
   #running: Promise<void> = Promise.resolve();
 

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { GitTarget, GitWire } from '../domain/ports/repos.ts';
-import { Gate, GateFull } from './gate.ts';
+import { GateFull, KeyGate } from '../domain/key-gate.ts';
 import { endOfGit, killGit, runGit, spawnGit } from './git-process.ts';
 import type { Maintenance } from './maintenance.ts';
 import { flushPacket, packet, sideBand } from './pkt-line.ts';
@@ -20,9 +20,9 @@ const noCache = { 'Cache-Control': 'no-cache, max-age=0, must-revalidate', Pragm
 export class SmartHttp implements GitWire {
   readonly #context: PushContext;
   readonly #maintenance: Maintenance;
-  readonly #reads = new Gate({ total: 16, perKey: 4, maxWaiting: 64 });
+  readonly #reads = new KeyGate({ total: 16, perKey: 4, maxWaiting: 64 });
   /** One push after another in each repository, its deployment included. */
-  readonly #pushes = new Gate({ total: 64, perKey: 1, maxWaiting: 64 });
+  readonly #pushes = new KeyGate({ total: 64, perKey: 1, maxWaiting: 64 });
   readonly #pushing = new Set<string>();
 
   constructor(context: PushContext, maintenance: Maintenance) {

@@ -1,5 +1,7 @@
-import { closeSync, ftruncateSync, openSync, readSync, statSync, writeSync } from 'node:fs';
+import { openSync, statSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { deed } from '../domain/deeds.ts';
 
 const MAX_BYTES = 1024 * 1024;
 const KEPT_BYTES = 256 * 1024;
@@ -12,20 +14,34 @@ export function openLog(path: string): number {
   return openSync(path, 'a', 0o600);
 }
 
+/** Those that are being cut. */
+const cutting = new Set<string>();
+
 /**
  * Cuts the head of a log that has grown too large. The sandbox writes on meanwhile, so a few lines may be lost or stand
  * in another order around the cut; a log that a program floods has no better use.
  */
-export function cutLog(path: string): void {
-  const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-  if (size <= MAX_BYTES) return;
-  const fd = openSync(path, 'r+');
+export async function cutLog(path: string): Promise<void> {
+  if (cutting.has(path) || sizeOf(path) <= MAX_BYTES) return;
+  cutting.add(path);
   try {
-    const tail = Buffer.alloc(KEPT_BYTES);
-    const read = readSync(fd, tail, 0, KEPT_BYTES, size - KEPT_BYTES);
-    ftruncateSync(fd, 0);
-    writeSync(fd, tail.subarray(0, read), 0, read, 0);
+    await deed(path, () => cut(path));
   } finally {
-    closeSync(fd);
+    cutting.delete(path);
+  }
+}
+
+const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+
+async function cut(path: string): Promise<void> {
+  const file = await open(path, 'r+');
+  try {
+    const { size } = await file.stat();
+    const tail = Buffer.alloc(KEPT_BYTES);
+    const { bytesRead } = await file.read(tail, 0, KEPT_BYTES, Math.max(0, size - KEPT_BYTES));
+    await file.truncate(0);
+    await file.write(tail, 0, bytesRead, 0);
+  } finally {
+    await file.close();
   }
 }

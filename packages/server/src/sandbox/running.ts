@@ -84,11 +84,11 @@ export class LocalSandbox implements RunningSandbox {
   }
 
   /** Called about once a second: counts memory over time, and what tells an out-of-memory kill from a later one. */
-  sample(): void {
+  async sample(): Promise<void> {
     if (this.hasEnded) return;
     this.usage();
     this.oomKills.look();
-    if (this.logFile !== null) cutLog(this.logFile);
+    if (this.logFile !== null) await cutLog(this.logFile);
   }
 
   async freeze(): Promise<void> {

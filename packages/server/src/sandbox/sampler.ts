@@ -4,7 +4,7 @@ const EVERY_MS = 1000;
 
 export interface Sampled {
   id: string;
-  sample(): void;
+  sample(): Promise<void>;
 }
 
 /** Looks at every running sandbox once a second, for what the kernel does not add up over time. */
@@ -33,12 +33,12 @@ export class Sampler {
   }
 
   private tick(): void {
-    for (const sandbox of this.sandboxes.values()) {
-      try {
-        sandbox.sample();
-      } catch (error) {
-        this.log.warn('A sandbox could not be looked at.', { sandboxId: sandbox.id, error: String(error) });
-      }
-    }
+    for (const sandbox of this.sandboxes.values())
+      sandbox.sample().catch((error: unknown) =>
+        this.log.warn('A sandbox could not be looked at.', {
+          sandboxId: sandbox.id,
+          error: String(error),
+        }),
+      );
   }
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { closeSync, constants, existsSync, fsyncSync, openSync, renameSync } from 'node:fs';
+import { constants, existsSync } from 'node:fs';
+import { open, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { VolumeSwap } from '../domain/ports/volume.ts';
 
@@ -16,7 +17,7 @@ export const volumeSwap: VolumeSwap = {
   syncFolder,
 };
 
-function finishSwap(volumeDir: string, onStep: (step: string) => void = () => {}): void {
+async function finishSwap(volumeDir: string, onStep: (step: string) => void = () => {}): Promise<void> {
   const next = volumeSwap.nextOf(volumeDir);
   if (!existsSync(next)) return;
   for (const tree of volumeSwap.trees) {
@@ -25,21 +26,21 @@ function finishSwap(volumeDir: string, onStep: (step: string) => void = () => {}
     if (existsSync(place)) {
       const former = join(volumeSwap.formerIn(next), tree);
       // What was made in the place of a tree that had been moved already is kept apart from it.
-      renameSync(place, existsSync(former) ? `${former}-${randomUUID()}` : former);
+      await rename(place, existsSync(former) ? `${former}-${randomUUID()}` : former);
       onStep(`${tree} is away`);
     }
-    renameSync(join(next, tree), place);
+    await rename(join(next, tree), place);
     onStep(`${tree} is placed`);
   }
-  syncFolder(volumeDir);
+  await syncFolder(volumeDir);
 }
 
 /** A rename in it outlives a power cut only after this. */
-function syncFolder(folder: string): void {
-  const fd = openSync(folder, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+async function syncFolder(folder: string): Promise<void> {
+  const file = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
-    fsyncSync(fd);
+    await file.sync();
   } finally {
-    closeSync(fd);
+    await file.close();
   }
 }

@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, chownSync, mkdirSync, readdirSync } from 'node:fs';
-import { lstat, rm } from 'node:fs/promises';
+import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { chmod, chown, lstat, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { deed } from '../domain/deeds.ts';
 import { started } from './started.ts';
 import { volumeSwap } from './volume-swap.ts';
 
@@ -10,18 +11,28 @@ import { volumeSwap } from './volume-swap.ts';
 export type SandboxUser = { uid: number; gid: number } | null;
 
 /**
- * Makes `workspace/` and `home/`, owned by the sandbox's user and closed for all others. Synchronous, like its sibling:
- * a dozen system calls take less time than one trip to the thread pool.
+ * Makes `workspace/` and `home/`, owned by the sandbox's user and closed for all others. Nearly always they are so, and
+ * then nothing is written and nobody is waited for.
  */
-export function prepareVolume(volumeDir: string, user: SandboxUser): void {
-  // A tree that a restore has moved away must not be taken for one that was never there.
-  volumeSwap.finish(volumeDir);
-  for (const folder of [volumeDir, ...volumeSwap.trees.map((tree) => join(volumeDir, tree))]) {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-    // A sandbox may take away its own rights on these, and then could never start again.
-    chmodSync(folder, 0o700);
-    if (user) chownSync(folder, user.uid, user.gid);
-  }
+export async function prepareVolume(volumeDir: string, user: SandboxUser): Promise<void> {
+  const folders = [volumeDir, ...volumeSwap.trees.map((tree) => join(volumeDir, tree))];
+  if (!existsSync(volumeSwap.nextOf(volumeDir)) && folders.every((folder) => isOwn(folder, user))) return;
+  await deed(volumeDir, async () => {
+    // A tree that a restore has moved away must not be taken for one that was never there.
+    await volumeSwap.finish(volumeDir);
+    for (const folder of folders) {
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      // A sandbox may take away its own rights on these, and then could never start again.
+      await chmod(folder, 0o700);
+      if (user) await chown(folder, user.uid, user.gid);
+    }
+  });
+}
+
+function isOwn(folder: string, user: SandboxUser): boolean {
+  const stat = statSync(folder, { throwIfNoEntry: false });
+  if (!stat?.isDirectory() || (stat.mode & 0o7777) !== 0o700) return false;
+  return user === null || (stat.uid === user.uid && stat.gid === user.gid);
 }
 
 /** Lets the sandbox's user, and nobody else, enter the folder and connect to the sockets that are in it. */
@@ -66,12 +77,12 @@ async function removeOnce(volumeDir: string): Promise<void> {
       throw new Error(`The volume ${volumeDir} cannot be removed: ${second.errors.slice(0, 500)}`);
   }
   // What is left was made by us; the sandbox could not reach it.
-  await rm(volumeDir, { recursive: true, force: true });
+  await deed(volumeDir, () => rm(volumeDir, { recursive: true, force: true }));
 }
 
 /** Removes what uploads and restores had put aside and never placed. `next` is no such thing: its swap is finished. */
 export async function clearStaged(volumeDir: string): Promise<void> {
-  await rm(join(volumeDir, 'staging'), { recursive: true, force: true });
+  await deed(volumeDir, () => rm(join(volumeDir, 'staging'), { recursive: true, force: true }));
 }
 
 /** The folder is entered before the user is changed, who may not be able to walk there. */

@@ -121,7 +121,7 @@ export class Volumes {
       // Nothing can be at work on it, so what is half done there was left by a crash of the host.
       if (isFresh) await clearStaged(volumeDir);
     }
-    prepareVolume(volumeDir, user);
+    await prepareVolume(volumeDir, user);
   }
 
   private async shallBeImage(volumeDir: string): Promise<boolean> {

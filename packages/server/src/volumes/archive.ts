@@ -1,7 +1,8 @@
-import { closeSync, fstatSync } from 'node:fs';
+import { fstatSync } from 'node:fs';
 import type { BigIntStats } from 'node:fs';
 import type { VolumePath } from '../domain/ports/volume.ts';
 import { tarBlock, tarEnd, tarHeader } from '../domain/tar.ts';
+import { letGo } from './calls.ts';
 import { namesIn } from './names.ts';
 import { PIECE_BYTES, pieces, ShorterError } from './read.ts';
 import { turn } from './turns.ts';
@@ -12,6 +13,7 @@ const LINKED_MAX = 100_000;
 const none: Buffer = Buffer.alloc(0);
 
 interface Walk {
+  volumeDir: string;
   /** Path in the archive of each file with several names that was written, by its inode. */
   linked: Map<string, Buffer>;
 }
@@ -22,13 +24,13 @@ interface Walk {
  */
 export async function* tarOf(volumeDir: string, path: VolumePath): AsyncGenerator<Buffer> {
   const { fd, stats } = openEntry(volumeDir, path);
-  const walk: Walk = { linked: new Map() };
+  const walk: Walk = { volumeDir, linked: new Map() };
   yield* joined(archiveOf(fd, stats, path, walk));
 }
 
 /** Both trees of a volume, as folders of their names. */
 export async function* tarOfVolume(volumeDir: string): AsyncGenerator<Buffer> {
-  const walk: Walk = { linked: new Map() };
+  const walk: Walk = { volumeDir, linked: new Map() };
   yield* joined(treesOf(volumeDir, walk));
 }
 
@@ -39,7 +41,7 @@ async function* treesOf(volumeDir: string, walk: Walk): AsyncGenerator<Buffer> {
       yield header('directory', Buffer.from(tree), stats);
       yield* folder(fd, Buffer.from(tree), 0, walk);
     } finally {
-      closeSync(fd);
+      await letGo(walk.volumeDir, fd);
     }
   }
   yield tarEnd;
@@ -56,7 +58,7 @@ async function* archiveOf(
     else if (stats.isFile()) yield* file(fd, stats, path.names.at(-1)!, walk);
     else throw conflict('Only folders and files can be had as an archive.');
   } finally {
-    closeSync(fd);
+    await letGo(walk.volumeDir, fd);
   }
   yield tarEnd;
 }
@@ -64,7 +66,7 @@ async function* archiveOf(
 async function* folder(fd: number, path: Buffer, depth: number, walk: Walk): AsyncGenerator<Buffer> {
   if (depth >= MAX_DEPTH)
     throw conflict(`Folders are nested deeper than ${MAX_DEPTH}; archive a part of them.`);
-  for await (const name of namesIn(fd)) {
+  for await (const name of namesIn(walk.volumeDir, fd)) {
     await turn();
     let at: number;
     try {
@@ -85,7 +87,7 @@ async function* folder(fd: number, path: Buffer, depth: number, walk: Walk): Asy
         if (target) yield header('symlink', inner, stats, target);
       }
     } finally {
-      closeSync(at);
+      await letGo(walk.volumeDir, at);
     }
   }
 }
@@ -103,14 +105,14 @@ async function* file(fd: number, stats: BigIntStats, path: Buffer, walk: Walk): 
   if (size > 0) {
     const readFd = openToRead(fd);
     try {
-      for await (const piece of pieces(readFd, 0, size)) {
+      for await (const piece of pieces(walk.volumeDir, readFd, 0, size)) {
         left -= piece.length;
         yield piece;
       }
     } catch (error) {
       if (!(error instanceof ShorterError)) throw error;
     } finally {
-      closeSync(readFd);
+      await letGo(walk.volumeDir, readFd);
     }
   }
   // Its length is promised by its header: what was cut off meanwhile is filled with zeros, as tar does.

@@ -1,6 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { mkdirSync } from 'node:fs';
-import { access, open, readdir, readFile, rename, rm, unlink } from 'node:fs/promises';
+import { access, mkdir, open, readdir, readFile, rename, rm, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { constants, zstdCompress, zstdDecompress } from 'node:zlib';
@@ -57,7 +56,7 @@ async function saveOne(dir: string, hash: string, content: Buffer, room: Room): 
   if (await isThere(path)) return 0;
   const packed = await compress(content, { params: { [constants.ZSTD_c_compressionLevel]: LEVEL } });
   await room.check(packed.length);
-  mkdirSync(join(dir, hash.slice(0, 2)), { recursive: true, mode: 0o700 });
+  await mkdir(join(dir, hash.slice(0, 2)), { recursive: true, mode: 0o700 });
   const temporary = join(dir, `tmp-${randomUUID()}`);
   try {
     const file = await open(temporary, 'wx', 0o600);

@@ -1,4 +1,7 @@
-import { closeSync, constants, lstatSync, openSync, renameSync, unlinkSync } from 'node:fs';
+import { constants, lstatSync, openSync } from 'node:fs';
+import { rename, unlink } from 'node:fs/promises';
+import { deed } from '../domain/deeds.ts';
+import { letGo } from './calls.ts';
 import { conflict, inFolder, stepIntoFolder } from './walk.ts';
 import { namesIn } from './names.ts';
 import { turn } from './turns.ts';
@@ -9,40 +12,55 @@ const O_PATH = 0o10000000;
  * Moves what is in a folder of ours into one of a sandbox: folders are joined, all else replaces what has its name.
  * Looks first, so that a folder in the place of a file is refused before anything has moved.
  */
-export async function mergeFolder(fromFolder: string, toFd: number): Promise<void> {
+export async function mergeFolder(volumeDir: string, fromFolder: string, toFd: number): Promise<void> {
   const fromFd = openSync(fromFolder, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
-    await walk(fromFd, toFd, false);
-    await walk(fromFd, toFd, true);
+    await walk(volumeDir, fromFd, toFd, false);
+    await walk(volumeDir, fromFd, toFd, true);
   } finally {
-    closeSync(fromFd);
+    await letGo(volumeDir, fromFd);
   }
 }
 
-async function walk(fromFd: number, toFd: number, isMoving: boolean): Promise<void> {
-  for await (const name of namesIn(fromFd)) {
+async function walk(volumeDir: string, fromFd: number, toFd: number, isMoving: boolean): Promise<void> {
+  for await (const name of namesIn(volumeDir, fromFd)) {
     await turn();
     const from = folderIn(fromFd, name);
-    const to = folderIn(toFd, name);
+    let to: number | null = null;
     try {
-      if (from !== null && to !== null) await walk(from, to, isMoving);
-      else if (to !== null) throw conflict('The archive has a file where the sandbox has a folder.');
-      else if (isMoving) move(fromFd, toFd, name, from !== null);
+      to = isMoving
+        ? await deed(volumeDir, () => moveOrEnter(fromFd, toFd, name, from !== null))
+        : folderIn(toFd, name);
+      if (to === null) continue;
+      if (from === null) throw conflict('The archive has a file where the sandbox has a folder.');
+      await walk(volumeDir, from, to, isMoving);
     } finally {
-      if (from !== null) closeSync(from);
-      if (to !== null) closeSync(to);
+      if (from !== null) await letGo(volumeDir, from);
+      if (to !== null) await letGo(volumeDir, to);
     }
   }
 }
 
-function move(fromFd: number, toFd: number, name: Buffer, isFolder: boolean): void {
+/** Null when it was moved; else the folder that is in its place. */
+async function moveOrEnter(
+  fromFd: number,
+  toFd: number,
+  name: Buffer,
+  isFolder: boolean,
+): Promise<number | null> {
+  const there = folderIn(toFd, name);
+  if (there === null) await move(fromFd, toFd, name, isFolder);
+  return there;
+}
+
+async function move(fromFd: number, toFd: number, name: Buffer, isFolder: boolean): Promise<void> {
   try {
-    renameSync(inFolder(fromFd, name), inFolder(toFd, name));
+    await rename(inFolder(fromFd, name), inFolder(toFd, name));
   } catch (error) {
     // A folder does not replace a file by itself.
     if (!isFolder || (error as NodeJS.ErrnoException).code !== 'ENOTDIR') throw error;
-    unlinkSync(inFolder(toFd, name));
-    renameSync(inFolder(fromFd, name), inFolder(toFd, name));
+    await unlink(inFolder(toFd, name));
+    await rename(inFolder(fromFd, name), inFolder(toFd, name));
   }
 }
 

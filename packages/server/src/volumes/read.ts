@@ -1,12 +1,12 @@
-import { closeSync, fstatSync, read as readCallback } from 'node:fs';
+import { closeSync, fstatSync } from 'node:fs';
 import { Readable } from 'node:stream';
-import { promisify } from 'node:util';
+import { deed } from '../domain/deeds.ts';
 import type { OpenVolumeFile, VolumeEntry, VolumePath } from '../domain/ports/volume.ts';
+import { letGo, read } from './calls.ts';
 import { smallestNames } from './names.ts';
 import { turn } from './turns.ts';
 import { conflict, entryOf, openEntry, openFolder, openToRead, step, targetOf } from './walk.ts';
 
-const read = promisify(readCallback);
 export const PIECE_BYTES = 256 * 1024;
 
 export class ShorterError extends Error {
@@ -43,7 +43,7 @@ export function openFile(volumeDir: string, path: VolumePath): OpenVolumeFile {
   const entry = entryOf(path.names.at(-1)!, fstatSync(fd, { bigint: true }), null);
   let isOpen = true;
   const close = (): void => {
-    if (isOpen) closeSync(fd);
+    if (isOpen) void letGo(volumeDir, fd);
     isOpen = false;
   };
   return {
@@ -52,7 +52,7 @@ export function openFile(volumeDir: string, path: VolumePath): OpenVolumeFile {
     read(start, end) {
       const options = { objectMode: false, highWaterMark: PIECE_BYTES };
       // After the read that may be under way: a number that was closed may belong to another file.
-      return Readable.from(pieces(fd, start, end), options).once('close', close);
+      return Readable.from(pieces(volumeDir, fd, start, end), options).once('close', close);
     },
   };
 }
@@ -71,12 +71,18 @@ export function requireFile(entry: VolumeEntry): void {
 }
 
 /** What is appended meanwhile is left out; what was cut off makes the stream fail, since its length is promised. */
-export async function* pieces(fd: number, start: number, end: number): AsyncGenerator<Buffer> {
+export async function* pieces(
+  volumeDir: string,
+  fd: number,
+  start: number,
+  end: number,
+): AsyncGenerator<Buffer> {
   for (let at = start; at < end;) {
     const length = Math.min(PIECE_BYTES, end - at);
-    const { bytesRead, buffer } = await read(fd, Buffer.allocUnsafe(length), 0, length, at);
+    const piece = Buffer.allocUnsafe(length);
+    const { bytesRead } = await deed(volumeDir, () => read(fd, piece, 0, length, at));
     if (bytesRead === 0) throw new ShorterError();
-    yield buffer.subarray(0, bytesRead);
+    yield piece.subarray(0, bytesRead);
     at += bytesRead;
   }
 }
@@ -91,14 +97,14 @@ export async function listFolder(
   try {
     if (!stats.isDirectory()) throw conflict('This is not a folder, so there is nothing to list.');
     const entries: VolumeEntry[] = [];
-    for (const name of await smallestNames(fd, page.after, page.limit)) {
+    for (const name of await smallestNames(volumeDir, fd, page.after, page.limit)) {
       await turn();
       const entry = look(fd, name);
       if (entry) entries.push(entry);
     }
     return entries;
   } finally {
-    closeSync(fd);
+    await letGo(volumeDir, fd);
   }
 }
 

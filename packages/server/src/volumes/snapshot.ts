@@ -1,5 +1,4 @@
-import { mkdirSync } from 'node:fs';
-import { statfs } from 'node:fs/promises';
+import { mkdir, statfs } from 'node:fs/promises';
 import { DomainError } from '../domain/errors.ts';
 import type { Snapshots, VolumeSwap } from '../domain/ports/volume.ts';
 import { tarOfVolume } from './archive.ts';
@@ -21,7 +20,7 @@ export function createSnapshotStore(swap: VolumeSwap, options: SnapshotStoreOpti
   const { minFreeBytes, freeBytes = freeOnDisk } = options;
 
   async function save(storeDir: string, volumeDir: string, maxBytes: number) {
-    mkdirSync(storeDir, { recursive: true, mode: 0o700 });
+    await mkdir(storeDir, { recursive: true, mode: 0o700 });
     const check = async (bytes: number): Promise<void> => {
       if ((await freeBytes(storeDir)) - bytes < minFreeBytes) throw diskFull(minFreeBytes);
     };

@@ -1,13 +1,22 @@
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { chownSync, existsSync, lstatSync, mkdirSync, readdirSync, rmdirSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
+import { chown, mkdir, readdir, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { guarded, told } from './walk.ts';
+import { deed } from '../domain/deeds.ts';
+import { guarded, telling } from './walk.ts';
 
 /** Host user and group to whom a sandbox's files belong. */
 export interface Owner {
   uid: number;
   gid: number;
+}
+
+/** What one operation has to itself. */
+export interface Staging {
+  volumeDir: string;
+  folder: string;
+  owner: Owner | null;
 }
 
 /**
@@ -24,29 +33,26 @@ export function ownerOf(volumeDir: string): Owner | null {
   return { uid, gid };
 }
 
-/** A folder of its own for one operation, that the owner may enter, since `rm` runs as the owner. */
-export function openStaging(volumeDir: string, owner: Owner | null): string {
+/** A folder of its own for one operation, that the owner may enter, since `rm` runs as the owner. Done in a deed. */
+export async function openStaging(volumeDir: string, owner: Owner | null): Promise<Staging> {
   const staging = stagingOf(volumeDir);
-  try {
-    // Never the volume as well, whose agent may have been deleted just now.
-    mkdirSync(staging, { mode: 0o711 });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw told(error);
-  }
+  // Never the volume as well, whose agent may have been deleted just now.
+  await telling(mkdir(staging, { mode: 0o711 }).catch(ignoreExisting));
   const folder = join(staging, randomUUID());
-  guarded(() => mkdirSync(folder, { mode: 0o700 }));
-  if (owner) chownSync(folder, owner.uid, owner.gid);
-  return folder;
+  await telling(mkdir(folder, { mode: 0o700 }));
+  if (owner) await chown(folder, owner.uid, owner.gid);
+  return { volumeDir, folder, owner };
 }
 
 /**
  * Removes an operation's folder with all that is in it, as the user whose files they are: whatever was moved there
  * reaches no further than its owner does. `rm` walks by descriptors, and any depth.
  */
-export async function closeStaging(folder: string, owner: Owner | null): Promise<void> {
+export async function closeStaging({ volumeDir, folder, owner }: Staging): Promise<void> {
+  const names = await deed(volumeDir, () => namesIn(folder));
   // The volume is gone as a whole where its agent was deleted meanwhile.
-  if (!existsSync(folder)) return;
-  if (readdirSync(folder).length > 0) {
+  if (names === null) return;
+  if (names.length > 0) {
     // The folder's own name is walked to as root, before the user is changed.
     if (!(await run('/bin/rm', ['-rf', '--one-file-system', '--', 'it'], folder, owner))) {
       // Folders that their owner may not enter: the owner may change that. Links are not followed.
@@ -54,7 +60,16 @@ export async function closeStaging(folder: string, owner: Owner | null): Promise
       await run('/bin/rm', ['-rf', '--one-file-system', '--', 'it'], folder, owner);
     }
   }
-  rmdirSync(folder);
+  await deed(volumeDir, () => rmdir(folder));
+}
+
+/**
+ * Gives the files in a folder that nobody else can reach to their owner, who has its folders already and so can delete
+ * them. One by one it would be as much work as all else that unpacks them.
+ */
+export async function giveAll(folder: string, { uid, gid }: Owner): Promise<void> {
+  if (!(await run('/bin/chown', ['-RhP', '--', `${uid}:${gid}`, '.'], folder, null)))
+    throw new Error(`What is in ${folder} could not be given to its owner.`);
 }
 
 /** Puts on the disk all that was written to the file system of a folder. */
@@ -65,21 +80,26 @@ export async function syncFileSystem(folder: string): Promise<void> {
 
 /** Whatever a service that was killed left behind. */
 export async function clearStaging(volumeDir: string): Promise<void> {
-  for (const name of names(stagingOf(volumeDir))) {
+  const names = await deed(volumeDir, () => namesIn(stagingOf(volumeDir)).catch(() => null));
+  for (const name of names ?? []) {
     const folder = join(stagingOf(volumeDir), name);
-    await closeStaging(folder, ownerOf(volumeDir)).catch(() => undefined);
+    await closeStaging({ volumeDir, folder, owner: ownerOf(volumeDir) }).catch(() => undefined);
   }
 }
 
 /** An operation has one thing in its folder, of this name. */
-export const itIn = (folder: string): string => join(folder, 'it');
+export const itIn = ({ folder }: Staging): string => join(folder, 'it');
 
-function names(folder: string): string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
-  }
+/** Null: it is not there. */
+function namesIn(folder: string): Promise<string[] | null> {
+  return readdir(folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return null;
+    throw error;
+  });
+}
+
+function ignoreExisting(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EEXIST') throw error;
 }
 
 /** Whether it ended well. */

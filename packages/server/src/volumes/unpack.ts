@@ -1,42 +1,22 @@
-import {
-  closeSync,
-  constants,
-  fchmodSync,
-  fchownSync,
-  fstatSync,
-  futimesSync,
-  lchownSync,
-  linkSync,
-  lstatSync,
-  mkdir as mkdirCallback,
-  mkdirSync,
-  open as openCallback,
-  openSync,
-  symlinkSync,
-  unlinkSync,
-} from 'node:fs';
-import { promisify } from 'node:util';
+import { closeSync, constants, fstatSync, lstatSync, openSync } from 'node:fs';
+import { link, mkdir, symlink, unlink } from 'node:fs/promises';
+import { deed } from '../domain/deeds.ts';
 import { DomainError } from '../domain/errors.ts';
 import type { UnpackLimits, VolumePath } from '../domain/ports/volume.ts';
 import { tarBlock } from '../domain/tar.ts';
 import { Bytes, EndError } from './bytes.ts';
+import { fchmod, futimes, letGo, open } from './calls.ts';
 import { mergeFolder } from './merge.ts';
-import { closeStaging, itIn, openStaging, ownerOf, type Owner } from './staging.ts';
+import { closeStaging, giveAll, itIn, openStaging, ownerOf, type Owner } from './staging.ts';
 import { badArchive, namesOf, nextEntry, type ReadTarEntry } from './tar-read.ts';
 import { turn } from './turns.ts';
-import { attempt, descend, fdPath, inFolder, MAX_DEPTH, step, stepIntoFolder, told } from './walk.ts';
-import { makeFolders, writeAll } from './write.ts';
+import { descend, fdPath, inFolder, MAX_DEPTH, step, stepIntoFolder, told } from './walk.ts';
+import { fchownFolder, makeFolders, writeAll } from './write.ts';
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH_ONLY, O_RDONLY, O_WRONLY } = {
   ...constants,
   O_PATH_ONLY: 0o10000000,
 };
-/**
- * What takes an inode is not done on the event loop: a file system that looks for a free one can take a millisecond.
- * Nobody else is in the folder that it is made in, so nothing is parted by waiting.
- */
-const makeOpen = promisify(openCallback);
-const makeFolder = promisify(mkdirCallback);
 /** Nothing of what follows the end of an archive is kept, so that it needs no room; tar itself pads to some KiB. */
 const PADDING_BYTES = 1024 * 1024;
 /** What a name takes on the disk even when it is empty. */
@@ -52,37 +32,49 @@ export async function unpackInto(
   archive: AsyncIterable<Buffer>,
   limits: UnpackLimits,
 ): Promise<{ entries: number; bytes: number }> {
-  const owner = ownerOf(volumeDir);
-  const staging = openStaging(volumeDir, owner);
+  const staging = await deed(volumeDir, () => openStaging(volumeDir, ownerOf(volumeDir)));
+  const folder = itIn(staging);
   try {
-    mkdirSync(itIn(staging), 0o755);
-    const sum = await unpackAt(itIn(staging), archive, limits, owner);
-    const { fd } = makeFolders(volumeDir, path, owner);
+    await deed(volumeDir, () => mkdir(folder, 0o755));
+    const sum = await unpackAt({ volumeDir, owner: staging.owner }, folder, archive, limits);
+    const { fd } = await deed(volumeDir, () => makeFolders(volumeDir, path, staging.owner));
     try {
-      await mergeFolder(itIn(staging), fd);
+      await mergeFolder(volumeDir, folder, fd);
     } finally {
-      closeSync(fd);
+      await letGo(volumeDir, fd);
     }
     return sum;
   } catch (error) {
     throw told(error);
   } finally {
-    await closeStaging(staging, owner);
+    await closeStaging(staging);
   }
+}
+
+/** Whose files are unpacked. */
+export interface Target {
+  volumeDir: string;
+  owner: Owner | null;
+}
+
+/** Where they are unpacked: nobody else is in that folder, so nothing there is parted by waiting. */
+interface Place extends Target {
+  root: number;
 }
 
 /** Into an empty folder of ours. */
 export async function unpackAt(
+  target: Target,
   folder: string,
   archive: AsyncIterable<Buffer>,
   limits: UnpackLimits,
-  owner: Owner | null,
 ): Promise<{ entries: number; bytes: number }> {
+  const { volumeDir, owner } = target;
   const bytes = new Bytes(archive);
   const root = openSync(folder, O_PATH_ONLY | O_DIRECTORY | O_NOFOLLOW);
   const sum = { entries: 0, bytes: 0 };
   try {
-    if (owner) fchownFolder(root, owner);
+    if (owner) await deed(volumeDir, () => fchownFolder(root, owner));
     for (let entry = await nextEntry(bytes); entry; entry = await nextEntry(bytes)) {
       sum.entries += 1;
       sum.bytes += entry.sizeBytes;
@@ -91,21 +83,22 @@ export async function unpackAt(
       if (sum.bytes + sum.entries * ENTRY_BYTES > limits.maxBytes)
         throw new DomainError('body_too_large', `There is room for ${limits.maxBytes} bytes in the sandbox.`);
       await turn();
-      await place(root, entry, bytes, owner);
+      await place({ ...target, root }, entry, bytes);
     }
     // An archive ends before its stream: what pads it, and the sum of a packed one, may still be missing or wrong.
     if (!(await bytes.drain(limits.maxBytes + PADDING_BYTES)))
       throw new DomainError('body_too_large', 'Too much follows the end of the archive.');
+    if (owner) await giveAll(folder, owner);
     return sum;
   } catch (error) {
     throw error instanceof EndError ? badArchive('it ends before it is complete') : error;
   } finally {
-    closeSync(root);
+    await letGo(volumeDir, root);
     await bytes.end();
   }
 }
 
-async function place(root: number, entry: ReadTarEntry, bytes: Bytes, owner: Owner | null): Promise<void> {
+async function place(to: Place, entry: ReadTarEntry, bytes: Bytes): Promise<void> {
   const name = entry.names.at(-1);
   if (!name) {
     // The folder itself, as `tar -C folder .` begins.
@@ -113,29 +106,30 @@ async function place(root: number, entry: ReadTarEntry, bytes: Bytes, owner: Own
     return;
   }
   if (entry.names.length > MAX_DEPTH) throw badArchive(`folders in it are nested deeper than ${MAX_DEPTH}`);
-  const folderFd = await parentOf(root, entry.names.slice(0, -1), owner);
-  try {
-    switch (entry.kind) {
-      case 'directory':
-        closeSync(await ownFolder(folderFd, name, owner));
-        return setFolder(folderFd, name, entry);
-      case 'file':
-        await placeFile(folderFd, name, entry, bytes, owner);
-        return await bytes.skip((tarBlock - (entry.sizeBytes % tarBlock)) % tarBlock);
-      case 'symlink':
-        clear(folderFd, name);
-        symlinkSync(entry.target, inFolder(folderFd, name));
-        if (owner) lchownSync(inFolder(folderFd, name), owner.uid, owner.gid);
-        return;
-      case 'hardlink':
-        return placeHardLink(root, folderFd, name, entry.target);
+  if (entry.kind === 'file') return placeFile(to, entry, bytes);
+  await deed(to.volumeDir, async () => {
+    const folderFd = await parentOf(to, entry.names.slice(0, -1));
+    try {
+      await placeOther(to, folderFd, name, entry);
+    } finally {
+      closeSync(folderFd);
     }
-  } finally {
-    closeSync(folderFd);
+  });
+}
+
+async function placeOther(to: Place, folderFd: number, name: Buffer, entry: ReadTarEntry): Promise<void> {
+  switch (entry.kind) {
+    case 'directory':
+      closeSync(await ownFolder(folderFd, name, to.owner));
+      return setFolder(folderFd, name, entry);
+    case 'symlink':
+      return anew(folderFd, name, () => symlink(entry.target, inFolder(folderFd, name)));
+    default:
+      return placeHardLink(to.root, folderFd, name, entry.target);
   }
 }
 
-async function parentOf(root: number, names: Buffer[], owner: Owner | null): Promise<number> {
+async function parentOf({ root, owner }: Place, names: Buffer[]): Promise<number> {
   let at = openSync(fdPath(root), O_PATH_ONLY | O_DIRECTORY);
   for (const name of names) {
     const from = at;
@@ -152,57 +146,75 @@ async function parentOf(root: number, names: Buffer[], owner: Owner | null): Pro
 async function ownFolder(folderFd: number, name: Buffer, owner: Owner | null): Promise<number> {
   // Most are there already.
   const there = lstatSync(inFolder(folderFd, name), { throwIfNoEntry: false });
-  if (!there) await makeFolder(inFolder(folderFd, name), 0o755);
+  if (!there) await mkdir(inFolder(folderFd, name), 0o755);
   let fd: number;
   try {
     fd = stepIntoFolder(folderFd, name);
   } catch {
     throw badArchive('a path in it leads through a link or a file');
   }
-  if (!there && owner) attempt(() => fchownFolder(fd, owner), fd);
-  return fd;
-}
-
-function fchownFolder(fd: number, owner: Owner): void {
-  const own = openSync(fdPath(fd), O_RDONLY | O_DIRECTORY);
-  fchownSync(own, owner.uid, owner.gid);
-  closeSync(own);
-}
-
-function setFolder(folderFd: number, name: Buffer, entry: ReadTarEntry): void {
-  const fd = openSync(inFolder(folderFd, name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  // One that its owner cannot enter would stop what follows here, where the service is not root.
-  fchmodSync(fd, entry.mode | 0o700);
-  closeSync(fd);
-}
-
-async function placeFile(
-  folderFd: number,
-  name: Buffer,
-  entry: ReadTarEntry,
-  bytes: Bytes,
-  owner: Owner | null,
-): Promise<void> {
-  const make = () => makeOpen(inFolder(folderFd, name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
-  const fd = await make().catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error;
-    clear(folderFd, name);
-    return make();
-  });
+  if (there || !owner) return fd;
   try {
-    await writeAll(fd, bytes.stream(entry.sizeBytes), entry.sizeBytes);
-    if (owner) fchownSync(fd, owner.uid, owner.gid);
-    fchmodSync(fd, entry.mode);
-    futimesSync(fd, entry.mtimeSeconds, entry.mtimeSeconds);
+    await fchownFolder(fd, owner);
+    return fd;
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
+
+async function setFolder(folderFd: number, name: Buffer, entry: ReadTarEntry): Promise<void> {
+  const fd = openSync(inFolder(folderFd, name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  try {
+    // One that its owner cannot enter would stop what follows here, where the service is not root.
+    await fchmod(fd, entry.mode | 0o700);
   } finally {
     closeSync(fd);
   }
 }
 
-/** The later one of two entries of the same name is the one that stays, as with tar. */
-function clear(folderFd: number, name: Buffer): void {
+/** Between its deeds it waits for what is still to come of the archive. */
+async function placeFile(to: Place, entry: ReadTarEntry, bytes: Bytes): Promise<void> {
+  const { volumeDir } = to;
+  const fd = await deed(volumeDir, () => makeFile(to, entry));
   try {
-    unlinkSync(inFolder(folderFd, name));
+    await writeAll(volumeDir, fd, bytes.stream(entry.sizeBytes), entry.sizeBytes);
+    await deed(volumeDir, async () => {
+      // The umask of the service may have taken something of it away. To look is much less work than to set.
+      if ((fstatSync(fd).mode & 0o7777) !== entry.mode) await fchmod(fd, entry.mode);
+      await futimes(fd, entry.mtimeSeconds, entry.mtimeSeconds);
+    });
+  } finally {
+    await letGo(volumeDir, fd);
+  }
+  await bytes.skip((tarBlock - (entry.sizeBytes % tarBlock)) % tarBlock);
+}
+
+async function makeFile(to: Place, { names, mode }: ReadTarEntry): Promise<number> {
+  const name = names.at(-1)!;
+  const folderFd = await parentOf(to, names.slice(0, -1));
+  const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+  try {
+    return await anew(folderFd, name, () => open(inFolder(folderFd, name), flags, mode));
+  } finally {
+    closeSync(folderFd);
+  }
+}
+
+/** The later one of two entries of the same name is the one that stays, as with tar. */
+async function anew<T>(folderFd: number, name: Buffer, make: () => Promise<T>): Promise<T> {
+  try {
+    return await make();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    await clear(folderFd, name);
+    return make();
+  }
+}
+
+async function clear(folderFd: number, name: Buffer): Promise<void> {
+  try {
+    await unlink(inFolder(folderFd, name));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return;
@@ -211,7 +223,7 @@ function clear(folderFd: number, name: Buffer): void {
   }
 }
 
-function placeHardLink(root: number, folderFd: number, name: Buffer, target: Buffer): void {
+async function placeHardLink(root: number, folderFd: number, name: Buffer, target: Buffer): Promise<void> {
   const names = namesOf(target);
   const last = names.at(-1);
   const unknown = badArchive('a hard link in it leads to no file before it');
@@ -229,8 +241,7 @@ function placeHardLink(root: number, folderFd: number, name: Buffer, target: Buf
     closeSync(fd);
     if (!isFile) throw unknown;
     if (isSame(folderFd, name, targetFd, last)) return;
-    clear(folderFd, name);
-    linkSync(inFolder(targetFd, last), inFolder(folderFd, name));
+    await anew(folderFd, name, () => link(inFolder(targetFd, last), inFolder(folderFd, name)));
   } finally {
     closeSync(targetFd);
   }

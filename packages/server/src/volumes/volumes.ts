@@ -1,9 +1,10 @@
-import { closeSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { deed } from '../domain/deeds.ts';
 import type { Volumes, VolumeSwap } from '../domain/ports/volume.ts';
 import { tarOf } from './archive.ts';
+import { close } from './calls.ts';
 import { listFolder, openFile, PIECE_BYTES, statEntry } from './read.ts';
 import { clearVolume } from './restore.ts';
 import { ownerOf } from './staging.ts';
@@ -23,11 +24,12 @@ export function createVolumes(swap: VolumeSwap): Volumes {
     open: async (volumeDir, path) => openFile(volumeDir, path),
     list: listFolder,
     write: writeFile,
-    async makeFolder(volumeDir, path) {
-      const { fd, created } = makeFolders(volumeDir, path, ownerOf(volumeDir));
-      closeSync(fd);
-      return created;
-    },
+    makeFolder: (volumeDir, path) =>
+      deed(volumeDir, async () => {
+        const { fd, created } = await makeFolders(volumeDir, path, ownerOf(volumeDir));
+        await close(fd);
+        return created;
+      }),
     remove: removeEntry,
     async archive(volumeDir, path) {
       // What is wrong with the path is told before the first byte.

@@ -7,8 +7,9 @@ import type { VolumeEntry, VolumePath } from '../domain/ports/volume.ts';
 /**
  * The only way by which the service looks at what a sandbox made. A descriptor pins each folder, and the next name is
  * looked up in it, through /proc/self/fd, by a call that follows no link: whatever is renamed or replaced meanwhile,
- * the walk cannot leave the volume. Descriptors are opened with O_PATH, which touches no pipe and no device. Every
- * call takes microseconds on a local file system, so they are synchronous, like those of the sandbox room.
+ * the walk cannot leave the volume. Descriptors are opened with O_PATH, which touches no pipe and no device. Looking up
+ * a name takes microseconds on a local file system, so these calls are synchronous, like those of the sandbox room;
+ * whatever changes, reads or writes files is done in deeds (`domain/deeds.ts`).
  */
 
 /** Linux has it on every architecture that Node runs on; Node does not name it. */
@@ -135,6 +136,14 @@ export function attempt<T>(work: () => T, fd: number): T {
 export function guarded<T>(work: () => T): T {
   try {
     return work();
+  } catch (error) {
+    throw told(error);
+  }
+}
+
+export async function telling<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
   } catch (error) {
     throw told(error);
   }

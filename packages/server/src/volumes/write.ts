@@ -1,39 +1,29 @@
-import {
-  closeSync,
-  constants,
-  fchmodSync,
-  fchownSync,
-  fdatasync,
-  fstatSync,
-  mkdirSync,
-  openSync,
-  renameSync,
-  rmdirSync,
-  unlinkSync,
-  write as writeCallback,
-} from 'node:fs';
-import { promisify } from 'node:util';
+import { closeSync, constants, fstatSync, lstatSync } from 'node:fs';
+import { mkdir, rename, rmdir, unlink } from 'node:fs/promises';
+import { deed } from '../domain/deeds.ts';
 import { DomainError } from '../domain/errors.ts';
 import type { VolumeCheck, VolumeEntry, VolumePath, VolumeWriteOptions } from '../domain/ports/volume.ts';
-import { closeStaging, itIn, openStaging, ownerOf, type Owner } from './staging.ts';
+import { close, fchmod, fchown, fdatasync, open, write } from './calls.ts';
+import { closeStaging, itIn, openStaging, ownerOf, type Owner, type Staging } from './staging.ts';
 import {
   conflict,
   entryOf,
   fdPath,
-  guarded,
   inFolder,
   openEntry,
   openFolder,
   openTree,
   step,
   stepIntoFolder,
+  telling,
   told,
 } from './walk.ts';
 
-const writeSome = promisify(writeCallback);
-const sync = promisify(fdatasync);
+const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = constants;
 const FILE_MODE = 0o644;
 const FOLDER_MODE = 0o755;
+
+const folderOf = (path: VolumePath): VolumePath => ({ ...path, names: path.names.slice(0, -1) });
 
 /** Writes beside the volume and moves it into place: whole or not at all. */
 export async function writeFile(
@@ -42,42 +32,60 @@ export async function writeFile(
   content: AsyncIterable<Buffer>,
   options: VolumeWriteOptions,
 ): Promise<{ entry: VolumeEntry; created: boolean }> {
-  const name = path.names.at(-1);
-  if (!name) throw conflict('This is a folder; a file needs a name.');
-  const owner = ownerOf(volumeDir);
-  const staging = openStaging(volumeDir, owner);
-  const temporary = itIn(staging);
+  if (path.names.length === 0) throw conflict('This is a folder; a file needs a name.');
+  const staging = await deed(volumeDir, () => openStaging(volumeDir, ownerOf(volumeDir)));
   try {
-    const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
-    const fd = openSync(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+    const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+    const fd = await deed(volumeDir, () => open(itIn(staging), flags, 0o600));
     try {
-      await writeAll(fd, content, options.maxBytes);
-      await sync(fd);
-      // From here to the renaming nothing else of this process comes in between.
-      options.check(presentAt(volumeDir, path));
-      const folderFd = makeFolders(volumeDir, { ...path, names: path.names.slice(0, -1) }, owner).fd;
-      try {
-        const before = found(folderFd, name);
-        if (before?.type === 'folder') throw conflict('There is a folder of this name.');
-        if (owner) fchownSync(fd, owner.uid, owner.gid);
-        const kept = before?.type === 'file' ? before.mode : FILE_MODE;
-        fchmodSync(fd, (options.mode ?? kept) & 0o777);
-        guarded(() => renameSync(temporary, inFolder(folderFd, name)));
-        return { entry: entryOf(name, fstatSync(fd, { bigint: true }), null), created: before === null };
-      } finally {
-        closeSync(folderFd);
-      }
+      await writeAll(volumeDir, fd, content, options.maxBytes);
+      await deed(volumeDir, () => fdatasync(fd));
+      return await deed(volumeDir, () => place(staging, fd, path, options));
     } finally {
-      closeSync(fd);
+      await deed(volumeDir, () => close(fd));
     }
   } catch (error) {
     throw told(error);
   } finally {
-    await closeStaging(staging, owner);
+    await closeStaging(staging);
   }
 }
 
+/** One deed, so that nothing else of this process comes between the check and the renaming. */
+async function place(
+  staging: Staging,
+  fd: number,
+  path: VolumePath,
+  options: VolumeWriteOptions,
+): Promise<{ entry: VolumeEntry; created: boolean }> {
+  const { volumeDir, owner } = staging;
+  const name = path.names.at(-1)!;
+  const checked = presentAt(volumeDir, path);
+  options.check(checked);
+  const { fd: folderFd } = await makeFolders(volumeDir, folderOf(path), owner);
+  try {
+    const before = fileOrNothing(folderFd, name);
+    if (owner) await fchown(fd, owner.uid, owner.gid);
+    const kept = before?.type === 'file' ? before.mode : FILE_MODE;
+    await fchmod(fd, (options.mode ?? kept) & 0o777);
+    // The disk may have taken its time meanwhile, and the sandbox may have changed what is there.
+    const present = fileOrNothing(folderFd, name);
+    if (present?.version !== checked?.version) options.check(present);
+    await telling(rename(itIn(staging), inFolder(folderFd, name)));
+    return { entry: entryOf(name, fstatSync(fd, { bigint: true }), null), created: present === null };
+  } finally {
+    await close(folderFd);
+  }
+}
+
+function fileOrNothing(folderFd: number, name: Buffer): VolumeEntry | null {
+  const present = found(folderFd, name);
+  if (present?.type === 'folder') throw conflict('There is a folder of this name.');
+  return present;
+}
+
 export async function writeAll(
+  volumeDir: string,
   fd: number,
   content: AsyncIterable<Buffer>,
   maxBytes: number,
@@ -88,14 +96,14 @@ export async function writeAll(
     if (bytes > maxBytes)
       throw new DomainError('body_too_large', `There is room for ${maxBytes} bytes in the sandbox.`);
     for (let at = 0; at < piece.length;)
-      at += (await writeSome(fd, piece, at, piece.length - at)).bytesWritten;
+      at += (await deed(volumeDir, () => write(fd, piece, at, piece.length - at))).bytesWritten;
   }
   return bytes;
 }
 
 /** Null: there is nothing, or not even its folder. */
 function presentAt(volumeDir: string, path: VolumePath): VolumeEntry | null {
-  const folderFd = orMissing(() => openFolder(volumeDir, { ...path, names: path.names.slice(0, -1) }));
+  const folderFd = orMissing(() => openFolder(volumeDir, folderOf(path)));
   if (folderFd === null) return null;
   try {
     return found(folderFd, path.names.at(-1)!);
@@ -123,32 +131,31 @@ function orMissing<T>(look: () => T): T | null {
   }
 }
 
-/** Walks to a folder and makes what is missing on the way. The caller closes the descriptor. */
-export function makeFolders(
+/** Walks to a folder and makes what is missing on the way, in a deed. The caller closes the descriptor. */
+export async function makeFolders(
   volumeDir: string,
   path: VolumePath,
   owner: Owner | null,
-): { fd: number; created: boolean } {
+): Promise<{ fd: number; created: boolean }> {
   let at = openTree(volumeDir, path.tree);
   let created = false;
   for (const name of path.names) {
+    const from = at;
     try {
-      const made = guarded(() => makeOne(at, name));
-      const next = enter(at, name, made ? owner : null);
-      closeSync(at);
-      at = next;
-      created = made;
-    } catch (error) {
-      closeSync(at);
-      throw error;
+      created = await telling(makeOne(from, name));
+      at = await enter(from, name, created ? owner : null);
+    } finally {
+      await close(from);
     }
   }
   return { fd: at, created };
 }
 
-function makeOne(folderFd: number, name: Buffer): boolean {
+async function makeOne(folderFd: number, name: Buffer): Promise<boolean> {
+  // Most are there already.
+  if (lstatSync(inFolder(folderFd, name), { throwIfNoEntry: false })) return false;
   try {
-    mkdirSync(inFolder(folderFd, name), FOLDER_MODE);
+    await mkdir(inFolder(folderFd, name), FOLDER_MODE);
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
@@ -157,7 +164,7 @@ function makeOne(folderFd: number, name: Buffer): boolean {
 }
 
 /** What was swapped in for a folder just made is a folder of the same owner anyway, or is refused. */
-function enter(folderFd: number, name: Buffer, owner: Owner | null): number {
+async function enter(folderFd: number, name: Buffer, owner: Owner | null): Promise<number> {
   let fd: number;
   try {
     fd = stepIntoFolder(folderFd, name);
@@ -167,15 +174,22 @@ function enter(folderFd: number, name: Buffer, owner: Owner | null): number {
   }
   if (!owner) return fd;
   try {
-    // A descriptor to look at cannot be changed by; this one is of the very same folder.
-    const own = openSync(fdPath(fd), constants.O_RDONLY | constants.O_DIRECTORY);
-    fchownSync(own, owner.uid, owner.gid);
-    closeSync(own);
+    await fchownFolder(fd, owner);
   } catch (error) {
-    closeSync(fd);
+    await close(fd);
     throw told(error);
   }
   return fd;
+}
+
+/** A descriptor to look at cannot be changed by; it is opened again for that. In a deed. */
+export async function fchownFolder(fd: number, owner: Owner): Promise<void> {
+  const own = await open(fdPath(fd), O_RDONLY | O_DIRECTORY);
+  try {
+    await fchown(own, owner.uid, owner.gid);
+  } finally {
+    await close(own);
+  }
 }
 
 /** Deletes a file or link, or an empty folder; with `recursive` a folder is moved away in one step and then deleted. */
@@ -185,30 +199,58 @@ export async function removeEntry(
   recursive: boolean,
   check: VolumeCheck,
 ): Promise<void> {
-  const name = path.names.at(-1);
-  if (!name) throw conflict('The folder itself belongs to the sandbox; delete what is in it.');
-  const { fd, stats } = openEntry(volumeDir, path);
-  closeSync(fd);
-  check(entryOf(name, stats, null));
-  const folderFd = openFolder(volumeDir, { ...path, names: path.names.slice(0, -1) });
+  if (path.names.length === 0)
+    throw conflict('The folder itself belongs to the sandbox; delete what is in it.');
+  const isFull = await deed(volumeDir, () => removeNow(volumeDir, path, recursive, check));
+  if (!isFull) return;
+  const staging = await deed(volumeDir, () => openStaging(volumeDir, ownerOf(volumeDir)));
   try {
-    if (!stats.isDirectory()) return guarded(() => unlinkSync(inFolder(folderFd, name)));
-    if (!recursive) return removeEmpty(folderFd, name);
-    const owner = ownerOf(volumeDir);
-    const staging = openStaging(volumeDir, owner);
-    try {
-      guarded(() => renameSync(inFolder(folderFd, name), itIn(staging)));
-    } finally {
-      await closeStaging(staging, owner);
-    }
+    await deed(volumeDir, () => moveAway(staging, path, check));
   } finally {
-    closeSync(folderFd);
+    await closeStaging(staging);
   }
 }
 
-function removeEmpty(folderFd: number, name: Buffer): void {
+/** What goes by one call. True: it is a folder that is to go with all that is in it, and is there as before. */
+async function removeNow(
+  volumeDir: string,
+  path: VolumePath,
+  recursive: boolean,
+  check: VolumeCheck,
+): Promise<boolean> {
+  const { isFolder } = checkEntry(volumeDir, path, check);
+  if (isFolder && recursive) return true;
+  const folderFd = openFolder(volumeDir, folderOf(path));
   try {
-    rmdirSync(inFolder(folderFd, name));
+    const target = inFolder(folderFd, path.names.at(-1)!);
+    if (isFolder) await removeEmpty(target);
+    else await telling(unlink(target));
+    return false;
+  } finally {
+    await close(folderFd);
+  }
+}
+
+async function moveAway(staging: Staging, path: VolumePath, check: VolumeCheck): Promise<void> {
+  checkEntry(staging.volumeDir, path, check);
+  const folderFd = openFolder(staging.volumeDir, folderOf(path));
+  try {
+    await telling(rename(inFolder(folderFd, path.names.at(-1)!), itIn(staging)));
+  } finally {
+    await close(folderFd);
+  }
+}
+
+function checkEntry(volumeDir: string, path: VolumePath, check: VolumeCheck): { isFolder: boolean } {
+  const { fd, stats } = openEntry(volumeDir, path);
+  closeSync(fd);
+  check(entryOf(path.names.at(-1)!, stats, null));
+  return { isFolder: stats.isDirectory() };
+}
+
+async function removeEmpty(target: Buffer): Promise<void> {
+  try {
+    await rmdir(target);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOTEMPTY' || code === 'EEXIST')

@@ -6,7 +6,7 @@ import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { RepoError } from '../../src/domain/ports/repos.ts';
-import { Gate, GateFull } from '../../src/repos/gate.ts';
+import { GateFull, KeyGate } from '../../src/domain/key-gate.ts';
 import { gitWorld, type GitWorld } from '../support/git-world.ts';
 import { until } from '../support/until.ts';
 
@@ -89,7 +89,7 @@ test('a client that goes away in the middle of its upload changes nothing and le
 });
 
 test('a gate holds what it may, queues what it must and refuses the rest', async () => {
-  const gate = new Gate({ total: 2, perKey: 1, maxWaiting: 1 });
+  const gate = new KeyGate({ total: 2, perKey: 1, maxWaiting: 1 });
   const first = await gate.enter('a');
   const second = await gate.enter('b');
   const order: string[] = [];

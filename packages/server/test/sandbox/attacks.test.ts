@@ -115,8 +115,8 @@ describe('attacks from inside a sandbox are refused', () => {
     );
     await lineOf(sandbox.stdout, (line) => line === 'survived');
     // As the driver does once a second.
-    local(sandbox).sample();
-    local(sandbox).sample();
+    await local(sandbox).sample();
+    await local(sandbox).sample();
     sandbox.stdin.write('go\n');
     const exit = await sandbox.exited;
     assert.equal(exit.reason, 'exit');

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { existsSync, lstatSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { deed } from '../../src/domain/deeds.ts';
 import type { VolumeEntry, VolumeWriteOptions } from '../../src/domain/ports/volume.ts';
 import { at, chunks, isRoot, openFds, tenant, textOf, volumeWorld, type VolumeWorld } from './world.ts';
-import { inTime } from '../support/until.ts';
+import { inTime, until } from '../support/until.ts';
 
 const worlds: VolumeWorld[] = [];
 after(() => worlds.forEach((world) => world.end()));
@@ -295,6 +296,22 @@ test('a stream that nobody reads, or that is left in its middle, keeps no descri
   }
   const { until } = await import('../support/until.ts');
   await until('all are closed', () => openFds(volumeDir) === before);
+});
+
+test('a file that lost its name while it was read gives its room back in a deed, and any other one is closed at once', async () => {
+  const { volumes, volumeDir, shell } = newWorld();
+  shell('echo one > gone; echo two > kept');
+  const gone = await volumes.open(volumeDir, at('gone'));
+  const kept = await volumes.open(volumeDir, at('kept'));
+  shell('rm gone');
+  const { promise, resolve: thaw } = Promise.withResolvers<void>();
+  const hanging = deed(volumeDir, () => promise);
+  gone.close();
+  kept.close();
+  assert.equal(openFds(volumeDir), 1);
+  thaw();
+  await hanging;
+  await until('it is closed', () => openFds(volumeDir) === 0);
 });
 
 test('a change is checked against what is there in its moment, and one that is refused changes nothing', async () => {

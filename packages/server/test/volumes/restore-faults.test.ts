@@ -76,7 +76,7 @@ test('the next use of the volume finishes it as well, and makes no empty tree in
     afterDecision.map(async (step) => {
       const { volumeDir, textsOf, litter } = newWorld();
       await killedAt('restore', volumeDir, step);
-      prepareVolume(volumeDir, tenant);
+      await prepareVolume(volumeDir, tenant);
       assert.deepEqual(textsOf(), ['new', 'new'], step);
       await clearVolume(volumeDir, volumeSwap);
       assert.deepEqual([textsOf(), litter()], [['new', 'new'], []], step);

@@ -97,9 +97,9 @@ export interface VolumeSwap {
   trees: readonly VolumePath['tree'][];
   nextOf(volumeDir: string): string;
   formerIn(next: string): string;
-  /** Moves what is in `next` to its place; nothing when there is none. Idempotent. */
-  finish(volumeDir: string, onStep?: (step: string) => void): void;
-  syncFolder(folder: string): void;
+  /** Moves what is in `next` to its place, in a deed; nothing when there is none. Idempotent. */
+  finish(volumeDir: string, onStep?: (step: string) => void): Promise<void>;
+  syncFolder(folder: string): Promise<void>;
 }
 
 /** A part of a snapshot, found by the SHA-256 of its content (hex). */

@@ -1,16 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  closeSync,
-  fsyncSync,
-  openSync,
-  readSync,
-  renameSync,
-  rmSync,
-  statfsSync,
-  statSync,
-  truncateSync,
-} from 'node:fs';
+import { closeSync, openSync, readSync, statfsSync, statSync } from 'node:fs';
+import { open, rename, rm, truncate } from 'node:fs/promises';
+import { deed } from '../../domain/deeds.ts';
 import type { Log } from '../../domain/log.ts';
 import { started } from '../started.ts';
 import type { SandboxUser } from '../volume.ts';
@@ -50,8 +42,8 @@ export async function makeImage(image: string, limitBytes: number, user: Sandbox
   // The file is new, so every byte of it is zero already: neither this nor the kernel later has to write zeros to it.
   const extended = [...owner, 'nodiscard', 'lazy_itable_init=1', 'assume_storage_prezeroed=1'];
   await replacing(image, async (fresh) => {
-    closeSync(openSync(fresh, 'wx', 0o600));
-    truncateSync(fresh, imageBytesFor(limitBytes));
+    await (await open(fresh, 'wx', 0o600)).close();
+    await truncate(fresh, imageBytesFor(limitBytes));
     await tool('mkfs.ext4', [
       ...['-q', '-F', '-m', '0', '-b', String(BLOCK_BYTES), '-N', String(entriesOf(limitBytes))],
       // After an error in the file system nothing more is written: the next mount mends it.
@@ -70,9 +62,9 @@ export function resizeImage(image: string, limitBytes: number): Promise<void> {
     await tool('cp', ['--sparse=always', '--', image, fresh]);
     await tool('e2fsck', ['-f', '-p', fresh], MENDED_CODES);
     // For resize2fs the file must be large enough before, and may be cut only after.
-    if (bytes > imageSize(image)) truncateSync(fresh, bytes);
+    if (bytes > imageSize(image)) await deed(image, () => truncate(fresh, bytes));
     await tool('resize2fs', [fresh, `${bytes / BLOCK_BYTES}`]);
-    truncateSync(fresh, bytes);
+    await deed(image, () => truncate(fresh, bytes));
   });
 }
 
@@ -145,16 +137,24 @@ export const lockOf = (image: string): string => `${image}.lock`;
 
 async function replacing(image: string, make: (fresh: string) => Promise<void>): Promise<void> {
   const fresh = unfinished(image);
-  rmSync(fresh, { force: true });
+  await deed(image, () => rm(fresh, { force: true }));
   try {
     await make(fresh);
-    const fd = openSync(fresh, 'r+');
-    fsyncSync(fd);
-    closeSync(fd);
-    renameSync(fresh, image);
+    await deed(image, () => sync(fresh));
+    // The former one gives back all its blocks.
+    await deed(image, () => rename(fresh, image));
   } catch (error) {
-    rmSync(fresh, { force: true });
+    await deed(image, () => rm(fresh, { force: true }));
     throw error;
+  }
+}
+
+async function sync(path: string): Promise<void> {
+  const file = await open(path, 'r+');
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Log } from '../../domain/log.ts';
-import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { existsSync } from 'node:fs';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { lockOf, makeImage, tool, trialOf } from './image-file.ts';
 import { mountImage, unmount } from './image-mounts.ts';
@@ -29,7 +30,7 @@ export async function tryImage(imagesDir: string, log: Log): Promise<ImageTrial>
   const folder = join(imagesDir, trialOf());
   const image = `${folder}.img`;
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    await mkdir(folder, { recursive: true, mode: 0o700 });
     await makeImage(image, TRIAL_BYTES, null);
     const isDirect = await mountImage(image, folder, log);
     await tool('umount', [folder]);
@@ -38,7 +39,7 @@ export async function tryImage(imagesDir: string, log: Log): Promise<ImageTrial>
     return { problem: `Disk images cannot be mounted here: ${(error as Error).message}`, isDirect: false };
   } finally {
     await unmount(folder, false).catch(() => false);
-    for (const file of [lockOf(image), image, folder]) rmSync(file, { recursive: true, force: true });
+    for (const file of [lockOf(image), image, folder]) await rm(file, { recursive: true, force: true });
   }
 }
 

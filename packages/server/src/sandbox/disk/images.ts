@@ -1,5 +1,7 @@
-import { existsSync, mkdirSync, readdirSync, rmSync, statfsSync, statSync } from 'node:fs';
+import { existsSync, statfsSync, statSync } from 'node:fs';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { deed } from '../../domain/deeds.ts';
 import type { Log } from '../../domain/log.ts';
 import {
   ballastOf,
@@ -71,7 +73,7 @@ export class DiskImages {
     const image = this.imageOf(volumeDir);
     if (!existsSync(image)) await makeImage(image, limitBytes, user);
     if (isMounted(volumeDir)) return false;
-    mkdirSync(volumeDir, { recursive: true, mode: 0o700 });
+    await mkdir(volumeDir, { recursive: true, mode: 0o700 });
     await mountImage(image, volumeDir, this.log);
     return true;
   }
@@ -117,10 +119,11 @@ export class DiskImages {
   async remove(volumeDir: string): Promise<void> {
     const image = this.imageOf(volumeDir);
     if (isMounted(volumeDir)) await unmount(volumeDir, true);
-    for (const file of [image, lockOf(image)]) rmSync(file, { force: true });
+    for (const file of [image, lockOf(image)]) await deed(volumeDir, () => rm(file, { force: true }));
     await detachStray(this.imagesDir);
     // Never through a mount.
-    if (existsSync(volumeDir) && !isMounted(volumeDir)) rmSync(volumeDir, { recursive: true, force: true });
+    if (existsSync(volumeDir) && !isMounted(volumeDir))
+      await deed(volumeDir, () => rm(volumeDir, { recursive: true, force: true }));
   }
 
   /** Nothing of a service that was stopped stays mounted but what sandboxes use that live on. */
@@ -144,20 +147,20 @@ export class DiskImages {
     const { bavail, bsize } = statfsSync(volumeDir);
     const free = bavail * bsize;
     const has = statSync(ballast, { throwIfNoEntry: false }) !== undefined;
-    if (has && free < bytes / 2) rmSync(ballast);
+    if (has && free < bytes / 2) await deed(volumeDir, () => rm(ballast));
     else if (!has && free > 2 * bytes) await tool('fallocate', ['--length', String(bytes), ballast]);
   }
 
   /** What an earlier service left: images that it did not finish, loop devices without a mount, mounts without an image. */
   private async tidy(): Promise<void> {
-    mkdirSync(this.imagesDir, { recursive: true, mode: 0o700 });
-    for (const name of readdirSync(this.imagesDir)) {
+    await mkdir(this.imagesDir, { recursive: true, mode: 0o700 });
+    for (const name of await readdir(this.imagesDir)) {
       const maker = makerOf(name);
       if (maker === null || existsSync(`/proc/${maker}`)) continue;
       const left = join(this.imagesDir, name);
       // The trial of a service that was killed in the middle of it.
       if (isMounted(left)) await unmount(left, true);
-      rmSync(left, { recursive: true, force: true });
+      await rm(left, { recursive: true, force: true });
     }
     for (const { folder, image } of mountedFrom(this.imagesDir)) {
       if (!existsSync(image)) await unmount(folder, true);

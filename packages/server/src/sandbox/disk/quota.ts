@@ -1,5 +1,7 @@
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { deed } from '../../domain/deeds.ts';
 import { measure } from './measure.ts';
 
 const MIB = 1024 * 1024;
@@ -26,8 +28,15 @@ export const foldersOf = (volumeDir: string): string[] => [
 /** Lies beside the sandbox's folders, where the sandbox cannot reach it. */
 const markOf = (volumeDir: string): string => join(volumeDir, 'over-limit');
 
-export function markFull(volumeDir: string): void {
-  writeFileSync(markOf(volumeDir), '');
+/** Marks on their way to the disk, which the next sandbox of the volume waits for. */
+const marking = new Map<string, Promise<void>>();
+
+export function markFull(volumeDir: string): Promise<void> {
+  const marked = deed(volumeDir, () => writeFile(markOf(volumeDir), '')).finally(() => {
+    if (marking.get(volumeDir) === marked) marking.delete(volumeDir);
+  });
+  marking.set(volumeDir, marked);
+  return marked;
 }
 
 /**
@@ -39,10 +48,12 @@ export async function quotaFor(volumeDir: string, limitBytes: number): Promise<Q
   const entries = Math.max(ENTRIES_MIN, Math.floor(limitBytes / BYTES_AN_ENTRY));
   // One file may be as large as the whole limit, and the folders around it take some blocks too.
   const whole = { bytes: limitBytes + TOLERANCE_BYTES, entries, fileBytes: limitBytes };
+  // Whoever marks it tells of what went wrong.
+  await marking.get(volumeDir)?.catch(() => undefined);
   if (!existsSync(markOf(volumeDir))) return whole;
   const { bytes: usedBytes, entries: usedEntries } = await volumeUse(volumeDir);
   if (usedBytes < limitBytes && usedEntries < entries) {
-    rmSync(markOf(volumeDir), { force: true });
+    await deed(volumeDir, () => rm(markOf(volumeDir), { force: true }));
     return whole;
   }
   const growthBytes = growthOf(usedBytes / limitBytes, limitBytes);

@@ -216,15 +216,13 @@ export class DiskWatch {
     this.remove(entry.sandbox.id);
     entry.sandbox.end();
     if (!entry.sandbox.quota) return;
-    try {
-      markFull(entry.sandbox.volumeDir);
-    } catch (error) {
-      // The disk of the host is full too. Without the mark the next sandbox of the volume is measured as any other.
+    // The disk of the host may be full too. Without the mark the next sandbox of the volume is measured as any other.
+    markFull(entry.sandbox.volumeDir).catch((error: unknown) =>
       this.log.warn('a full volume could not be marked', {
         sandboxId: entry.sandbox.id,
         error: String(error),
-      });
-    }
+      }),
+    );
   }
 }
 

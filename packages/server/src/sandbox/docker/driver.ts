@@ -1,7 +1,9 @@
 import type { IncomingMessage } from 'node:http';
-import { createWriteStream, existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { createWriteStream, existsSync, mkdirSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { once } from 'node:events';
+import { deed } from '../../domain/deeds.ts';
 import { isId } from '../../domain/ids.ts';
 import type { Log } from '../../domain/log.ts';
 import type {
@@ -114,7 +116,7 @@ export class DockerDriver implements SandboxDriver {
 
   private async startOnce(spec: SandboxSpec, name: string): Promise<RunningSandbox> {
     const user = this.userOf(spec.slot);
-    prepareVolume(spec.volumeDir, user);
+    await prepareVolume(spec.volumeDir, user);
     prepareRunDir(spec.runDir, user);
     const quota = await quotaFor(spec.volumeDir, spec.limits.diskBytes);
     const logFile = spec.detached ? logFileIn(spec.runDir) : null;
@@ -198,8 +200,8 @@ export class DockerDriver implements SandboxDriver {
     await removeContainer(this.engine, containerName(this.options.name, id));
   }
 
-  async prepareVolume(volumeDir: string, slot: number): Promise<void> {
-    prepareVolume(volumeDir, this.userOf(slot));
+  prepareVolume(volumeDir: string, slot: number): Promise<void> {
+    return prepareVolume(volumeDir, this.userOf(slot));
   }
 
   volumeUse(volumeDir: string): Promise<{ bytes: number; entries: number }> {
@@ -269,10 +271,11 @@ export class DockerDriver implements SandboxDriver {
 
   /** Writes what the engine has kept of the outputs, and all that follows, to the log file: from the beginning, once. */
   private follow(name: string, logFile: string): Output {
-    writeFileSync(logFile, '', { mode: 0o600 });
     let isClosed = false;
     let source: IncomingMessage | null = null;
     const copy = async (): Promise<void> => {
+      // The log of an earlier service may be large.
+      await deed(logFile, () => writeFile(logFile, '', { mode: 0o600 }));
       source = await this.engine.stream('GET', `/containers/${name}/logs?follow=1&stdout=1&stderr=1`);
       if (isClosed) source.destroy();
       const { stdout, stderr } = takeApart(source);

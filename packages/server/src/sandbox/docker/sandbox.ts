@@ -102,7 +102,7 @@ export class DockerSandbox implements RunningSandbox {
   }
 
   /** Called about once a second. */
-  sample(): void {
+  async sample(): Promise<void> {
     const { group } = this.parts;
     if (this.hasEnded) return;
     if (group) {
@@ -112,7 +112,7 @@ export class DockerSandbox implements RunningSandbox {
       this.oomKills.look();
       this.hostOomKills.look();
     }
-    if (this.logFile !== null) cutLog(this.logFile);
+    if (this.logFile !== null) await cutLog(this.logFile);
   }
 
   async freeze(): Promise<void> {

@@ -88,13 +88,13 @@ export class ProcessDriver implements SandboxDriver {
 
   async start(spec: SandboxSpec): Promise<RunningSandbox> {
     if (!isId(spec.id)) throw new Error(`"${spec.id}" is no id of a sandbox.`);
-    if (this.running.has(spec.id)) throw new Error(`The sandbox ${spec.id} is running already.`);
     if (spec.transparentEgress) throw new Error('Plain processes have no transparent egress.');
     refuseBadSpec(spec);
     for (const { hostPath, path } of spec.binds)
       if (!existsSync(hostPath))
         throw new Error(`The sandbox did not start: ${hostPath}, to be seen as ${path}, is not there.`);
-    prepareVolume(spec.volumeDir, null);
+    await prepareVolume(spec.volumeDir, null);
+    if (this.running.has(spec.id)) throw new Error(`The sandbox ${spec.id} is running already.`);
     prepareRunDir(spec.runDir, null);
     const root = this.rootOf(spec.id);
     rmSync(root, { recursive: true, force: true });
@@ -144,8 +144,8 @@ export class ProcessDriver implements SandboxDriver {
     this.forget(id);
   }
 
-  async prepareVolume(volumeDir: string): Promise<void> {
-    prepareVolume(volumeDir, null);
+  prepareVolume(volumeDir: string): Promise<void> {
+    return prepareVolume(volumeDir, null);
   }
 
   volumeUse(volumeDir: string): Promise<{ bytes: number; entries: number }> {

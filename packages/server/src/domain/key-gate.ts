@@ -5,7 +5,7 @@ export class GateFull extends Error {}
  * Bounds how much goes on at once, over all keys and per key, first come first served. With `perKey` of one it is a
  * lock per key.
  */
-export class Gate {
+export class KeyGate {
   readonly #total: number;
   readonly #perKey: number;
   readonly #maxWaiting: number;
