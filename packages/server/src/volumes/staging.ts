@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { lstatSync } from 'node:fs';
-import { chown, mkdir, readdir, rmdir } from 'node:fs/promises';
+import { chown, lstat, mkdir, readdir, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { deed } from '../domain/deeds.ts';
 import { guarded, telling } from './walk.ts';
@@ -60,7 +60,7 @@ export async function closeStaging({ volumeDir, folder, owner }: Staging): Promi
       await run('/bin/rm', ['-rf', '--one-file-system', '--', 'it'], folder, owner);
     }
   }
-  await deed(volumeDir, () => rmdir(folder));
+  await deed(volumeDir, () => rmdir(folder).catch(ignoreMissing));
 }
 
 /**
@@ -69,13 +69,19 @@ export async function closeStaging({ volumeDir, folder, owner }: Staging): Promi
  */
 export async function giveAll(folder: string, { uid, gid }: Owner): Promise<void> {
   if (!(await run('/bin/chown', ['-RhP', '--', `${uid}:${gid}`, '.'], folder, null)))
-    throw new Error(`What is in ${folder} could not be given to its owner.`);
+    await fail(folder, `What is in ${folder} could not be given to its owner.`);
 }
 
 /** Puts on the disk all that was written to the file system of a folder. */
 export async function syncFileSystem(folder: string): Promise<void> {
   if (!(await run('/bin/sync', ['-f', '.'], folder, null)))
-    throw new Error(`What was written to ${folder} could not be put on the disk.`);
+    await fail(folder, `What was written to ${folder} could not be put on the disk.`);
+}
+
+/** Rejects with ENOENT where the volume is gone as a whole, since its agent was deleted meanwhile. */
+async function fail(folder: string, message: string): Promise<never> {
+  await lstat(folder);
+  throw new Error(message);
 }
 
 /** Whatever a service that was killed left behind. */
@@ -91,11 +97,11 @@ export async function clearStaging(volumeDir: string): Promise<void> {
 export const itIn = ({ folder }: Staging): string => join(folder, 'it');
 
 /** Null: it is not there. */
-function namesIn(folder: string): Promise<string[] | null> {
-  return readdir(folder).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return null;
-    throw error;
-  });
+const namesIn = (folder: string): Promise<string[] | null> => readdir(folder).catch(ignoreMissing);
+
+function ignoreMissing(error: NodeJS.ErrnoException): null {
+  if (error.code === 'ENOENT') return null;
+  throw error;
 }
 
 function ignoreExisting(error: NodeJS.ErrnoException): void {
