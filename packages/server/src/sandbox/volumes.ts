@@ -61,7 +61,7 @@ export class Volumes {
       const notes = ['New agents get a disk of their own, in an image that the kernel holds to its size.'];
       if (!isDirect)
         notes.push(
-          'The file system of BERTH_DATA_DIR knows no direct writes: an agent that writes much slows down its neighbours.',
+          'BERTH_DATA_DIR lies on a file system or disk without direct writes: an agent that writes much slows down its neighbours.',
         );
       return { isHard: true, problems: [], notes };
     }

@@ -8,7 +8,7 @@ import { started } from '../started.ts';
 import type { SandboxUser } from '../volume.ts';
 
 const MIB = 1024 * 1024;
-export const BLOCK_BYTES = 4096;
+const BLOCK_BYTES = 4096;
 const JOURNAL_MIB = 4;
 const TOLD_CHARS = 1_000;
 const TOOL_TIMEOUT_MS = 10 * 60_000;

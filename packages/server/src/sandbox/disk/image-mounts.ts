@@ -2,7 +2,7 @@ import { existsSync, readFileSync, readdirSync, readlinkSync, statSync } from 'n
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../domain/log.ts';
-import { allocateImage, BLOCK_BYTES, checkImage, tool } from './image-file.ts';
+import { allocateImage, checkImage, tool } from './image-file.ts';
 
 const BUSY_TRIES = 40;
 const BUSY_MS = 50;
@@ -33,40 +33,28 @@ export async function mountImage(image: string, folder: string, log: Log): Promi
   const options = ['nosuid', 'nodev', 'noinit_itable'];
   await allocateImage(image, log);
   for (let tries = 1; ; tries += 1) {
-    const found = await deviceOf(image);
-    if (found === null) await checkImage(image, log);
-    const device = found ?? (await attach(image));
+    const device = await deviceOf(image);
+    if (device === null) await checkImage(image, log);
+    // One that mount finds for itself is in its hands until it is mounted, so that nobody can take it for a stray one.
+    const source =
+      device === null ? ['-o', ['loop', ...options].join(','), image] : ['-o', options.join(','), device];
     try {
-      await tool('mount', ['-t', 'ext4', '-o', options.join(','), device, folder], [0], image);
+      await tool('mount', ['-t', 'ext4', ...source, folder], [0], image);
       return await writeDirectly(image);
     } catch (error) {
-      // Whoever had it mounted has let go of it just now, or another service took it for one that a crash left.
-      const isGone = loopOf(image)?.device !== device;
+      // Whoever had it mounted has let go of it just now.
+      const isGone = device !== null && loopOf(image)?.device !== device;
       if (!isGone || tries === BUSY_TRIES) throw error;
-    } finally {
-      // From here on it goes with the last mount.
-      if (found === null) await tool('losetup', ['--detach', device]).catch(() => undefined);
     }
   }
 }
 
 /**
- * Gives the image a loop device, which writes past the memory of the host. Else what is written gathers there until somebody asks for
- * it to be kept, and then hundreds of megabytes come to the disk at once, behind which every commit of the service's database waits
- * (docs/decisions/0335). Its sectors are as large as the blocks of the image, since disks that have such sectors know no smaller
- * direct writes.
+ * Lets the loop device of a mounted image write past the memory of the host. Else what is written gathers there until somebody asks
+ * for it to be kept, and then hundreds of megabytes come to the disk at once, behind which every commit of the service's database
+ * waits (docs/decisions/0335). Resolves with whether it does; where the file system of the host, or its disk, knows no such writes, it
+ * goes on as before.
  */
-async function attach(image: string): Promise<string> {
-  const how = ['--find', '--show', '--nooverlap', '--sector-size', String(BLOCK_BYTES)];
-  const direct = ['--direct-io=on', image];
-  const told = await tool('losetup', [...how, ...direct], [0], image).catch(() =>
-    // What a failed one left is taken up.
-    tool('losetup', [...how, image], [0], image),
-  );
-  return told.trim().split('\n').at(-1)!;
-}
-
-/** The same for one that is mounted, perhaps by an older service. Resolves with whether it writes so. */
 export async function writeDirectly(image: string): Promise<boolean> {
   const loop = loopOf(image);
   if (loop === undefined) return false;

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { createWriteStream, existsSync, mkdirSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import { once } from 'node:events';
 import { deed } from '../../domain/deeds.ts';
@@ -273,22 +273,24 @@ export class DockerDriver implements SandboxDriver {
   private follow(name: string, logFile: string): Output {
     let isClosed = false;
     let source: IncomingMessage | null = null;
+    // It is there as soon as the sandbox is.
+    const log = createWriteStream(logFile, { fd: openLog(logFile) });
     const copy = async (): Promise<void> => {
-      // The log of an earlier service may be large.
-      await deed(logFile, () => writeFile(logFile, '', { mode: 0o600 }));
+      // That of an earlier service may be large.
+      await deed(logFile, () => truncate(logFile));
       source = await this.engine.stream('GET', `/containers/${name}/logs?follow=1&stdout=1&stderr=1`);
       if (isClosed) source.destroy();
       const { stdout, stderr } = takeApart(source);
-      const log = createWriteStream(logFile, { fd: openLog(logFile) });
       stdout.pipe(log, { end: false });
       stderr.pipe(log, { end: false });
       await Promise.all([once(stdout, 'end'), once(stderr, 'end')]);
       log.end();
       await once(log, 'close');
     };
-    const ended = copy().catch((error: unknown) =>
-      this.options.log.warn('The output of a sandbox cannot be followed.', { name, error: String(error) }),
-    );
+    const ended = copy().catch((error: unknown) => {
+      log.destroy();
+      this.options.log.warn('The output of a sandbox cannot be followed.', { name, error: String(error) });
+    });
     const close = (): void => {
       isClosed = true;
       source?.destroy();
