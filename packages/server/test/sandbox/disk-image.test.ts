@@ -18,8 +18,10 @@ import { isDiskFull } from '../../src/domain/disk-full.ts';
 import { makeImage } from '../../src/sandbox/disk/image-file.ts';
 import { imageProblem, tryImage } from '../../src/sandbox/disk/image-probe.ts';
 import { isLetGo, isMounted, mountedFrom, mountImage, unmount } from '../../src/sandbox/disk/image-mounts.ts';
+import { Volumes } from '../../src/sandbox/volumes.ts';
 import { fixture, MIB, type Fixture } from './fixture.ts';
 import { silentLog } from '../support/log.ts';
+import { disksSideBySide } from '../support/side-by-side.ts';
 import { until } from '../support/until.ts';
 
 const diskBytes = 32 * MIB;
@@ -289,6 +291,15 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     } finally {
       await until('it is unmounted', () => spawnSync('umount', [plain]).status === 0);
     }
+  });
+
+  test('is its own agent’s while others are made and removed beside it', async () => {
+    const folder = join(fx.folder, 'side-by-side');
+    const [own, at] = [join(folder, 'disks'), join(folder, 'volumes')];
+    mkdirSync(at, { recursive: true });
+    const volumes = new Volumes({ mode: 'image', imagesDir: own, bytes: 16 * MIB }, silentLog);
+    await disksSideBySide({ volumes, imagesDir: own, volumesDir: at }, 3, 3);
+    assert.deepEqual(mountedFrom(own), []);
   });
 
   test('of a folder that was there before, nothing is made', async () => {

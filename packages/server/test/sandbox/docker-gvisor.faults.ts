@@ -2,13 +2,15 @@ import { test } from 'node:test';
 import { runAttacks } from './attack-suite.ts';
 import { checkColumn } from './attack-table.ts';
 import { engineService } from './engine-service.ts';
-import { withEngine } from './engine-suite.ts';
+import { engineContract, withEngine } from './engine-suite.ts';
 import { engineMissing, runscMissing } from './engines.ts';
 
 const skip = engineMissing('docker') || runscMissing();
 
-// The contract on gVisor is in docker.test.ts; these take long.
+// These take long; one test of gVisor is in docker.test.ts.
 withEngine('docker', skip, (engine, make) => {
+  engineContract('docker', 'runsc', false, make);
+
   test('every attack from Docker, gVisor is blocked or harmless, as the docs say', async () => {
     const fx = make('runsc');
     try {

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isMounted } from '../../src/sandbox/disk/image-mounts.ts';
 import { imageProblem } from '../../src/sandbox/disk/image-probe.ts';
+import { Volumes } from '../../src/sandbox/volumes.ts';
 import { silentLog } from '../support/log.ts';
+import { disksSideBySide } from '../support/side-by-side.ts';
 import { workshop, type Pushed, type Workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -136,5 +138,18 @@ describe(
       await until('its disk is gone', () => !existsSync(image(agent.id)) && !existsSync(volume(agent.id)));
       assert.ok(readdirSync(join(service.dataDir, 'disks')).every((name) => !name.startsWith(agent.id)));
     });
+  },
+);
+
+test(
+  'many disks that are made and removed side by side are each their own agent’s',
+  { skip: problem ?? false },
+  async (t) => {
+    const folder = mkdtempSync('/tmp/berth-images-');
+    t.after(() => rmSync(folder, { recursive: true }));
+    const [imagesDir, volumesDir] = [join(folder, 'disks'), join(folder, 'volumes')];
+    mkdirSync(volumesDir);
+    const volumes = new Volumes({ mode: 'image', imagesDir, bytes: 16 * 1024 * 1024 }, silentLog);
+    await disksSideBySide({ volumes, imagesDir, volumesDir }, 6, 20);
   },
 );
