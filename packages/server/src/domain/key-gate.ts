@@ -1,9 +1,13 @@
 /** More work than the gate holds or lets wait. */
 export class GateFull extends Error {}
 
+interface Waiting {
+  start(): void;
+}
+
 /**
- * Bounds how much goes on at once, over all keys and per key, first come first served. With `perKey` of one it is a
- * lock per key.
+ * Bounds how much goes on at once, over all keys and per key. Of one key the first that came is served first; keys take turns, so
+ * that one with much to do holds up another by one thing at a time. With `perKey` of one it is a lock per key.
  */
 export class KeyGate {
   readonly #total: number;
@@ -11,7 +15,9 @@ export class KeyGate {
   readonly #maxWaiting: number;
   readonly #busy = new Map<string, number>();
   #busyTotal = 0;
-  #waiting: { key: string; start: () => void }[] = [];
+  /** In the order in which keys have their turns. */
+  readonly #waiting = new Map<string, Waiting[]>();
+  #waitingTotal = 0;
 
   constructor(limits: { total: number; perKey: number; maxWaiting: number }) {
     this.#total = limits.total;
@@ -22,20 +28,27 @@ export class KeyGate {
   /** Resolves with the function that gives the place back; rejects with GateFull, or with the signal's reason. */
   enter(key: string, signal?: AbortSignal): Promise<() => void> {
     if (this.#hasRoom(key)) return Promise.resolve(this.#take(key));
-    if (this.#waiting.length >= this.#maxWaiting) return Promise.reject(new GateFull());
+    if (this.#waitingTotal >= this.#maxWaiting) return Promise.reject(new GateFull());
     return new Promise((resolve, reject) => {
       const leave = (): void => {
-        this.#waiting = this.#waiting.filter((other) => other !== entry);
+        const queue = this.#waiting.get(key) ?? [];
+        this.#keep(
+          key,
+          queue.filter((other) => other !== entry),
+        );
+        this.#waitingTotal -= 1;
         reject(signal?.reason);
       };
       const entry = {
-        key,
         start: () => {
           signal?.removeEventListener('abort', leave);
           resolve(this.#take(key));
         },
       };
-      this.#waiting.push(entry);
+      const queue = this.#waiting.get(key);
+      if (queue) queue.push(entry);
+      else this.#waiting.set(key, [entry]);
+      this.#waitingTotal += 1;
       signal?.addEventListener('abort', leave, { once: true });
     });
   }
@@ -60,9 +73,20 @@ export class KeyGate {
   }
 
   #startNext(): void {
-    const index = this.#waiting.findIndex((entry) => this.#hasRoom(entry.key));
-    if (index === -1) return;
-    const [entry] = this.#waiting.splice(index, 1);
-    entry?.start();
+    for (const [key, queue] of this.#waiting) {
+      if (!this.#hasRoom(key)) continue;
+      const entry = queue.shift();
+      // Its next turn comes after that of all others.
+      this.#waiting.delete(key);
+      this.#keep(key, queue);
+      this.#waitingTotal -= 1;
+      entry?.start();
+      return;
+    }
+  }
+
+  #keep(key: string, queue: Waiting[]): void {
+    if (queue.length > 0) this.#waiting.set(key, queue);
+    else this.#waiting.delete(key);
   }
 }

@@ -45,6 +45,30 @@ test('a volume whose deed hangs keeps none of another waiting, and two that hang
   await Promise.all(all);
 });
 
+test('volumes take turns: one that comes waits for one deed of each that waits already, however many they have', async () => {
+  const { begun, begin, end } = hanging();
+  const many = (volume: string) =>
+    Array.from({ length: 50 }, (_, at) => begin(`/${volume}`, `${volume}${at}`));
+  const all = [...many('a'), ...many('b'), ...many('c'), begin('/d', 'd0'), begin('/e', 'e0')];
+  await turn();
+  const newest = new Set(['d0', 'e0']);
+  for (let ended = 0; ended < begun.length; ended += 1) {
+    end(begun[ended]!);
+    await turn();
+    newest.delete(begun.at(-1)!);
+    // Two were under way; then c, and one more of a and of b at most.
+    if (ended === 5) assert.equal(newest.size, 0, begun.join(' '));
+  }
+  await Promise.all(all);
+  for (const volume of ['a', 'b', 'c']) {
+    const own = begun.filter((name) => name.startsWith(volume));
+    assert.deepEqual(
+      own,
+      Array.from({ length: 50 }, (_, at) => `${volume}${at}`),
+    );
+  }
+});
+
 test('a deed that fails, at once or later, lets the next one of its volume begin', async () => {
   const failed = [
     deed('/a', () => {
