@@ -15,7 +15,7 @@ import {
 import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isDiskFull } from '../../src/domain/disk-full.ts';
-import { makeImage } from '../../src/sandbox/disk/image-file.ts';
+import { lockOf, makeImage } from '../../src/sandbox/disk/image-file.ts';
 import { imageProblem, tryImage } from '../../src/sandbox/disk/image-probe.ts';
 import { isLetGo, isMounted, mountedFrom, mountImage, unmount } from '../../src/sandbox/disk/image-mounts.ts';
 import { Volumes } from '../../src/sandbox/volumes.ts';
@@ -32,6 +32,15 @@ const FILL = 'head -c 100M /dev/zero | split -b 4M - f';
 const folder = '/tmp/berth-trial-' + process.pid;
 const problem = await imageProblem(folder, silentLog);
 rmSync(folder, { recursive: true, force: true });
+
+function commandOf(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    // It has ended.
+    return '';
+  }
+}
 
 describe('a volume that is a disk of its own', { skip: problem ?? false }, () => {
   let fx: Fixture;
@@ -299,6 +308,41 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     mkdirSync(at, { recursive: true });
     const volumes = new Volumes({ mode: 'image', imagesDir: own, bytes: 16 * MIB }, silentLog);
     await disksSideBySide({ volumes, imagesDir: own, volumesDir: at }, 3, 3);
+    assert.deepEqual(mountedFrom(own), []);
+  });
+
+  test('is not taken for another one’s whose loop device it gets while its mount waits', async () => {
+    const folder = join(fx.folder, 'changing-hands');
+    const own = join(folder, 'disks');
+    const at = (name: string): string => join(folder, 'volumes', name);
+    const imageOf = (name: string): string => join(own, `${name}.img`);
+    mkdirSync(join(folder, 'volumes'), { recursive: true });
+    const volumes = new Volumes({ mode: 'image', imagesDir: own, bytes: 16 * MIB }, silentLog);
+    await volumes.prepare(at('a'), null);
+    writeFileSync(join(at('a'), 'workspace/of-a'), '');
+    // Somebody has a copy of the mount, so that its device is found.
+    const holder = spawn('unshare', ['--mount', '--propagation', 'private', 'sh', '-c', 'echo; exec cat'], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    await once(holder.stdout, 'data');
+    assert.equal(await unmount(at('a'), true), true);
+    const lock = spawn('flock', [lockOf(imageOf('a')), 'sh', '-c', 'echo; exec cat'], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    await once(lock.stdout, 'data');
+    const mounting = mountImage(imageOf('a'), at('a'), silentLog);
+    await until('its mount waits', () =>
+      readdirSync('/proc')
+        .filter((name) => /^\d+$/.test(name))
+        .some((pid) => commandOf(pid).includes(`${lockOf(imageOf('a'))}\0mount`)),
+    );
+    holder.stdin.end();
+    await until('nobody has the image', () => isLetGo(imageOf('a')));
+    for (const name of ['b', 'c']) await volumes.prepare(at(name), null);
+    lock.stdin.end();
+    await mounting;
+    assert.deepEqual(readdirSync(join(at('a'), 'workspace')), ['of-a']);
+    for (const name of ['a', 'b', 'c']) await volumes.remove(at(name));
     assert.deepEqual(mountedFrom(own), []);
   });
 

@@ -40,7 +40,10 @@ export async function mountImage(image: string, folder: string, log: Log): Promi
       device === null ? ['-o', ['loop', ...options].join(','), image] : ['-o', options.join(','), device];
     try {
       await tool('mount', ['-t', 'ext4', ...source, folder], [0], image);
-      return await writeDirectly(image);
+      if (isMountOf(image, folder)) return await writeDirectly(image);
+      // The device that was found was given back meanwhile, and has become another image's.
+      await unmount(folder, true);
+      if (tries === BUSY_TRIES) throw new Error(`${image} cannot be mounted: its loop device changes hands.`);
     } catch (error) {
       // Whoever had it mounted has let go of it just now.
       const isGone = device !== null && loopOf(image)?.device !== device;
@@ -131,6 +134,16 @@ export function mountedFrom(imagesDir: string): { folder: string; image: string 
     const image = images.get(source);
     return image?.startsWith(`${imagesDir}/`) ? [{ folder, image }] : [];
   });
+}
+
+/** By what the kernel says of the folder's device: names may lead by links. */
+function isMountOf(image: string, folder: string): boolean {
+  const { dev } = statSync(folder);
+  // As glibc's gnu_dev_major and gnu_dev_minor take it apart, for numbers of less than 32 bits.
+  const numbers = `${(dev >>> 8) & 0xfff}:${(dev & 0xff) | ((dev >>> 12) & 0xfff00)}`;
+  const backing = loops().find((loop) => loop.numbers === numbers)?.backing;
+  const [own, its] = [image, backing ?? ''].map((path) => statSync(path, { throwIfNoEntry: false }));
+  return own !== undefined && own.dev === its?.dev && own.ino === its.ino;
 }
 
 /** Loop devices that a crash left without a mount let go of their images. */
