@@ -273,24 +273,26 @@ export class DockerDriver implements SandboxDriver {
   private follow(name: string, logFile: string): Output {
     let isClosed = false;
     let source: IncomingMessage | null = null;
-    // It is there as soon as the sandbox is.
-    const log = createWriteStream(logFile, { fd: openLog(logFile) });
     const copy = async (): Promise<void> => {
-      // That of an earlier service may be large.
-      await deed(logFile, () => truncate(logFile));
-      source = await this.engine.stream('GET', `/containers/${name}/logs?follow=1&stdout=1&stderr=1`);
-      if (isClosed) source.destroy();
-      const { stdout, stderr } = takeApart(source);
-      stdout.pipe(log, { end: false });
-      stderr.pipe(log, { end: false });
-      await Promise.all([once(stdout, 'end'), once(stderr, 'end')]);
-      log.end();
+      // Before anything is waited for, so that it is there as soon as the sandbox is.
+      const log = createWriteStream(logFile, { fd: openLog(logFile) });
+      try {
+        // That of an earlier service may be large.
+        await deed(logFile, () => truncate(logFile));
+        source = await this.engine.stream('GET', `/containers/${name}/logs?follow=1&stdout=1&stderr=1`);
+        if (isClosed) source.destroy();
+        const { stdout, stderr } = takeApart(source);
+        stdout.pipe(log, { end: false });
+        stderr.pipe(log, { end: false });
+        await Promise.all([once(stdout, 'end'), once(stderr, 'end')]);
+      } finally {
+        log.end();
+      }
       await once(log, 'close');
     };
-    const ended = copy().catch((error: unknown) => {
-      log.destroy();
-      this.options.log.warn('The output of a sandbox cannot be followed.', { name, error: String(error) });
-    });
+    const ended = copy().catch((error: unknown) =>
+      this.options.log.warn('The output of a sandbox cannot be followed.', { name, error: String(error) }),
+    );
     const close = (): void => {
       isClosed = true;
       source?.destroy();
