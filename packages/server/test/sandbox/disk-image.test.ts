@@ -16,7 +16,7 @@ import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isDiskFull } from '../../src/domain/disk-full.ts';
 import { lockOf, makeImage } from '../../src/sandbox/disk/image-file.ts';
-import { imageProblem, tryImage } from '../../src/sandbox/disk/image-probe.ts';
+import { tryImage } from '../../src/sandbox/disk/image-probe.ts';
 import { isLetGo, isMounted, mountedFrom, mountImage, unmount } from '../../src/sandbox/disk/image-mounts.ts';
 import { Volumes } from '../../src/sandbox/volumes.ts';
 import { fixture, MIB, type Fixture } from './fixture.ts';
@@ -30,7 +30,7 @@ const roomy = { ...limits, diskBytes: 64 * MIB };
 const FILL = 'head -c 100M /dev/zero | split -b 4M - f';
 
 const folder = '/tmp/berth-trial-' + process.pid;
-const problem = await imageProblem(folder, silentLog);
+const { problem } = await tryImage(folder, silentLog);
 rmSync(folder, { recursive: true, force: true });
 
 function commandOf(pid: string): string {
@@ -426,7 +426,7 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
 });
 
 test('without root rights there are no images, and the report says why', () => {
-  const script = `import('${import.meta.resolve('../../src/sandbox/disk/image-probe.ts')}').then(async (m) => console.log(await m.imageProblem('/tmp/none', null)))`;
+  const script = `import('${import.meta.resolve('../../src/sandbox/disk/image-probe.ts')}').then(async (m) => console.log((await m.tryImage('/tmp/none', null)).problem))`;
   const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
   const { stdout, stderr } = spawnSync(process.execPath, ['-e', script], { ...user, encoding: 'utf8' });
   assert.match(stdout, /need a service with root rights/, stderr);

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isMounted } from '../../src/sandbox/disk/image-mounts.ts';
-import { imageProblem } from '../../src/sandbox/disk/image-probe.ts';
+import { tryImage } from '../../src/sandbox/disk/image-probe.ts';
 import { Volumes } from '../../src/sandbox/volumes.ts';
 import { silentLog } from '../support/log.ts';
 import { disksSideBySide } from '../support/side-by-side.ts';
@@ -12,7 +12,7 @@ import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
 const trialDir = `/tmp/berth-images-${process.pid}`;
-const problem = await imageProblem(trialDir, silentLog);
+const { problem } = await tryImage(trialDir, silentLog);
 rmSync(trialDir, { recursive: true, force: true });
 
 describe(

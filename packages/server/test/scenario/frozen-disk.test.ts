@@ -3,7 +3,7 @@ import { readdirSync, rmSync, statSync } from 'node:fs';
 import { request, type ClientRequest } from 'node:http';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { imageProblem } from '../../src/sandbox/disk/image-probe.ts';
+import { tryImage } from '../../src/sandbox/disk/image-probe.ts';
 import { tarEnd, tarHeader } from '../../src/domain/tar.ts';
 import { freezeDisk } from '../support/frozen-disk.ts';
 import { silentLog } from '../support/log.ts';
@@ -12,7 +12,7 @@ import { startService, type Service } from '../support/service.ts';
 import { inTime, until } from '../support/until.ts';
 
 const trialDir = `/tmp/berth-images-${process.pid}`;
-const problem = await imageProblem(trialDir, silentLog);
+const { problem } = await tryImage(trialDir, silentLog);
 rmSync(trialDir, { recursive: true, force: true });
 
 interface Answer {

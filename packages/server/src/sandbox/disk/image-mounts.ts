@@ -139,9 +139,9 @@ export function mountedFrom(imagesDir: string): { folder: string; image: string 
 /** By what the kernel says of the folder's device: names may lead by links. */
 function isMountOf(image: string, folder: string): boolean {
   const { dev } = statSync(folder);
-  // As glibc's gnu_dev_major and gnu_dev_minor take it apart, for numbers of less than 32 bits.
-  const numbers = `${(dev >>> 8) & 0xfff}:${(dev & 0xff) | ((dev >>> 12) & 0xfff00)}`;
-  const backing = loops().find((loop) => loop.numbers === numbers)?.backing;
+  // A container sees more devices of the host than it has nodes for.
+  const numberOf = (path: string) => statSync(path, { throwIfNoEntry: false })?.rdev;
+  const backing = loops().find(({ device }) => numberOf(device) === dev)?.backing;
   const [own, its] = [image, backing ?? ''].map((path) => statSync(path, { throwIfNoEntry: false }));
   return own !== undefined && own.dev === its?.dev && own.ino === its.ino;
 }

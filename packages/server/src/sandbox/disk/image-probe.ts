@@ -20,9 +20,6 @@ export interface ImageTrial {
   isDirect: boolean;
 }
 
-export const imageProblem = async (imagesDir: string, log: Log): Promise<string | null> =>
-  (await tryImage(imagesDir, log)).problem;
-
 /** Makes a small image and mounts it. */
 export async function tryImage(imagesDir: string, log: Log): Promise<ImageTrial> {
   const missing = missingForImages();
