@@ -22,7 +22,7 @@ const LEAD_MS = 1_000;
 const ALL = 'all';
 const SCRIPT = { tokens: 20, firstMs: 5, gapMs: 2 };
 
-/** Rows in which disks are watched, as they are by default; in the others they are file systems of their own where that works. */
+/** Rows in which disks are watched; in the others they are as by default, file systems of their own where that works. */
 const watched: Record<string, readonly string[]> = {
   'watched-disk': ['disk'],
   'watched-all': Object.keys(attacks),

@@ -142,8 +142,8 @@ export const vars = {
   ),
   diskMode: declare(
     'BERTH_DISK_MODE',
-    'watch',
-    'How new agents are held to that: image (a file system of their own, needs root and loop devices; for bubblewrap), watch, or auto (image where it works).',
+    'auto',
+    'How new agents are held to that: image (a file system of their own, needs root and loop devices; for bubblewrap), watch, or auto (image where it works, the disk has room, and the database is embedded).',
   ),
   snapshotFree: declare(
     'BERTH_SNAPSHOT_MIN_FREE_MB',

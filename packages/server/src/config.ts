@@ -101,11 +101,12 @@ export interface Config {
   };
 }
 
-function diskMode(env: Env, driver: string): Config['sandbox']['diskMode'] {
-  const mode = oneOf('BERTH_DISK_MODE', vars.diskMode(env), 'watch', ['auto', 'image', 'watch']);
+/** An image is mounted by one service, and replicas share volumes: `auto` makes none where there may be several. */
+function diskMode(env: Env, driver: string, databaseUrl: string): Config['sandbox']['diskMode'] {
+  const mode = oneOf('BERTH_DISK_MODE', vars.diskMode(env), 'auto', ['auto', 'image', 'watch']);
   if (mode === 'image' && (driver === 'docker' || driver === 'process'))
     throw new ConfigError(`BERTH_DISK_MODE: image is not for BERTH_SANDBOX=${driver}; use watch or auto.`);
-  return mode;
+  return mode === 'auto' && databaseUrl !== '' ? 'watch' : mode;
 }
 
 /**
@@ -178,7 +179,7 @@ export function readConfig(env: Env): Config {
       cpus: number('BERTH_SANDBOX_CPUS', vars.sandboxCpus(env), 1, 0.1, 256, false),
       pids: number('BERTH_SANDBOX_PIDS', vars.sandboxPids(env), 256, 32, 32_768),
       diskMb: number('BERTH_SANDBOX_DISK_MB', vars.sandboxDisk(env), 2048, 16, 1_048_576),
-      diskMode: diskMode(env, driver),
+      diskMode: diskMode(env, driver, databaseUrl),
       freezeAfterSeconds: number('BERTH_FREEZE_AFTER_SECONDS', vars.freezeAfter(env), 30, 0, 86_400),
       idleSeconds: number('BERTH_SANDBOX_IDLE_SECONDS', vars.sandboxIdle(env), 300, 1, 86_400),
       warm: number('BERTH_WARM_SANDBOXES', vars.sandboxWarm(env), 1, 0, 1_000),

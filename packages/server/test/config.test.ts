@@ -53,6 +53,15 @@ const bad: Record<string, string[]> = {
 };
 const anyText = ['BERTH_HOST', 'BERTH_SMTP_HOST', 'BERTH_DATA_DIR', 'BERTH_ENCRYPTION_KEY_FILE'];
 
+test('An agent gets a disk of its own by default, but not where replicas may share volumes, unless that is asked for.', () => {
+  const modeOf = (env: Record<string, string>) => readConfig(env).sandbox.diskMode;
+  const shared = { BERTH_DATABASE_URL: 'postgres://host/berth' };
+  assert.equal(modeOf({}), 'auto');
+  assert.equal(modeOf(shared), 'watch');
+  assert.equal(modeOf({ ...shared, BERTH_DISK_MODE: 'auto' }), 'watch');
+  assert.equal(modeOf({ ...shared, BERTH_DISK_MODE: 'image' }), 'image');
+});
+
 test('Every variable refuses bad values with an error that begins with its name.', () => {
   for (const { name } of variables) {
     if (anyText.includes(name)) continue;

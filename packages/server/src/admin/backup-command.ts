@@ -66,7 +66,7 @@ export async function backupCommand(
     `Backed up ${summary.rows} rows of ${summary.tables} tables, ${repos.length} repositories and ${chunks} parts of snapshots.\n` +
       `The encryption key is not in the backup: without it the stored secrets cannot be read. Keep a copy of ` +
       `${config.encryptionKey === null ? config.encryptionKeyFile : 'BERTH_ENCRYPTION_KEY'} in another place.\n` +
-      `The agents' own files (${config.paths.volumes}) are not in it either; see docs/database.md.\n`,
+      `The agents' own files (${config.paths.volumes}, ${config.paths.disks}) are not in it either; see docs/database.md.\n`,
   );
   return 0;
 }

@@ -106,7 +106,7 @@ async function models(config: Config, env: NodeJS.ProcessEnv): Promise<Finding> 
 
 async function sandbox(config: Config): Promise<Finding> {
   const log = createLogger('silent', () => {});
-  const capabilities = await openSandboxDriver(config, log).capabilities();
+  const capabilities = await openSandboxDriver(config, log).capabilities(true);
   return {
     part: 'sandbox',
     ok: capabilities.usable,

@@ -23,7 +23,7 @@ import { Gates } from './gates.ts';
 import { Helper, missingHelper, PERL } from './helper.ts';
 import { closedStreams } from './launch.ts';
 import { adoptedMonitor, watchedMonitor } from './monitor.ts';
-import { hasOwnRoot, missingForMounting, mountVolume } from './mounter.ts';
+import { hasOwnRoot, missingForMounting, mountVolume, moveMount } from './mounter.ts';
 import { endMarked, isRunning, markedProcesses, processOf, startTime } from './processes.ts';
 import { probe } from './probe.ts';
 import { currentBootId, Records } from './record.ts';
@@ -91,17 +91,18 @@ export class BubblewrapDriver implements SandboxDriver {
       ...options,
     };
     this.disks = new DiskWatch(options.log);
-    this.volumes = new Volumes(this.options.disk, options.log);
     this.records = new Records(options.areaDir);
     this.sampler = new Sampler(options.log);
     this.helper = new Helper(this.options.perlPath, options.name);
+    const move = (from: string, to: string): Promise<void> => moveMount(this.helper, from, to);
+    this.volumes = new Volumes(this.options.disk, options.log, move);
   }
 
   async isolation(): Promise<Isolation> {
     return 'kernel';
   }
 
-  capabilities(): Promise<SandboxCapabilities> {
+  capabilities(isThorough = false): Promise<SandboxCapabilities> {
     const { bwrapPath, prlimitPath, areaDir } = this.options;
     return probe({
       driver: this,
@@ -112,7 +113,7 @@ export class BubblewrapDriver implements SandboxDriver {
       areaDir,
       isRoot: this.isRoot,
       cgroups: async () => (await this.openHost()).cgroups,
-      disk: () => this.volumes.report(),
+      disk: () => this.volumes.report(isThorough),
       missingForTransparent: transparentPrograms(this.isRoot),
       missingForPool: missingForMounting(this.isRoot),
     });
@@ -203,6 +204,7 @@ export class BubblewrapDriver implements SandboxDriver {
       },
     );
     this.helper.expectMounts(this.blanks.size);
+    void this.volumes.expect(spec.limits.diskBytes);
     await hasOwnRoot(initPid);
     return blank;
   }

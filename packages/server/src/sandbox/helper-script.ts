@@ -17,6 +17,8 @@ const numbers = {
   open_tree: [428, 428],
   move_mount: [429, 429],
   mount_setattr: [442, 442],
+  mount: [165, 40],
+  umount2: [166, 39],
 } as const;
 
 const column = ['x64', 'arm64'].indexOf(process.arch);
@@ -33,6 +35,9 @@ export const callArguments: string[] | null =
  * propagation; enters the mount namespace of the sandbox, when it still is the one that was meant; and puts them there.
  * `mounters` says how many such orders are expected: for so many a child is there already and has a user namespace whose maps
  * are not written yet, since the forks for both are nearly all that a mount takes (docs/decisions/0315).
+ *
+ * `move`: what is mounted at one folder is mounted at another instead. The kernel's own way of moving is closed where mounts are
+ * shared, as under systemd.
  *
  * `launch`: it starts bwrap with the descriptors that it expects, each of which is opened anew by way of /proc: those of
  * the parent, and pipes, whose other ends the parent opens in the same way. It answers `started` with the pid and those
@@ -186,6 +191,13 @@ sub mount {
   syswrite $orders, join(" ", $number, @values) . "\n";
 }
 
+sub move {
+  my ($number, @folders) = @_;
+  my ($from, $to) = map { unhex($_) . "\0" } @folders;
+  # MS_BIND, MNT_DETACH
+  in_child($number, sub { must("mount", $from, $to, $empty, 4096, 0); must("umount2", $from, 2) });
+}
+
 sub join_group {
   my ($pid, $folder) = @_;
   my $file = unhex($folder) . "/cgroup.procs";
@@ -301,6 +313,7 @@ sub forget { my ($number) = @_; delete $ends_of{$number}; delete $go_of{$number}
 
 my %orders = (
   mount => \&mount,
+  move => \&move,
   mounters => \&keep_mounters,
   launch => sub { eval { &launch; 1 } or say_line($_[0], "failed", reason($@)) },
   taken => sub { syswrite $go_of{$_[0]}[0], "x" if $go_of{$_[0]}; forget($_[0]) },

@@ -90,7 +90,7 @@ export class Helper {
   }
 
   /** Resolves with `ok`, or with what went wrong. The values must have no blanks. */
-  ask(order: 'mount', values: (string | number)[]): Promise<string> {
+  ask(order: 'mount' | 'move', values: (string | number)[]): Promise<string> {
     const { first, end } = this.order(order, values);
     return first.finally(end);
   }
@@ -101,7 +101,7 @@ export class Helper {
    * What comes of one that `isBound` ends with the helper.
    */
   order(
-    order: 'mount' | 'launch',
+    order: 'mount' | 'move' | 'launch',
     values: (string | number)[],
     onLine: (said: string) => void = () => undefined,
     isBound = false,

@@ -36,6 +36,12 @@ function isRooted(pid: number): boolean {
   }
 }
 
+/** Mounts at one folder what is mounted at another. When it rejects, it may be at either or both. */
+export async function moveMount(helper: Helper, from: string, to: string): Promise<void> {
+  const said = await helper.ask('move', [hex(from), hex(to)]);
+  if (said !== 'ok') throw new Error(`${from} could not be moved to ${to}: ${said}`);
+}
+
 export interface MountOrder {
   initPid: number;
   /** Inode of the sandbox's mount namespace. */

@@ -1,5 +1,6 @@
 import type { Log } from '../domain/log.ts';
-import { tryImage, type ImageTrial } from './disk/image-probe.ts';
+import { missingForImages, tryImage, type ImageTrial } from './disk/image-probe.ts';
+import type { MoveMount } from './disk/blank-disk.ts';
 import { DiskImages } from './disk/images.ts';
 import { quotaFor, type Quota } from './disk/quota.ts';
 import { clearStaged, prepareVolume, removeVolume, type SandboxUser } from './volume.ts';
@@ -9,6 +10,12 @@ import { clearStaged, prepareVolume, removeVolume, type SandboxUser } from './vo
  * `auto`: the former where it works, else the latter.
  */
 export type DiskMode = 'auto' | 'image' | 'watch';
+
+const NO_ROOM =
+  'The disk of BERTH_DATA_DIR has no room for an image of one more agent: new ones are watched until it has. A tenth of it, and 1 GiB, stay free.';
+
+const NOT_DIRECT =
+  'BERTH_DATA_DIR lies on a file system or disk without direct writes: an agent that writes much slows down its neighbours.';
 
 export interface DiskOptions {
   mode: DiskMode;
@@ -40,12 +47,13 @@ export class Volumes {
   private readonly images: DiskImages;
   private readonly queues = new Map<string, Promise<unknown>>();
   private found: Promise<ImageTrial> | null = null;
+  private hasTold = false;
 
-  constructor({ mode, imagesDir, bytes }: DiskOptions, log: Log) {
+  constructor({ mode, imagesDir, bytes }: DiskOptions, log: Log, move: MoveMount | null = null) {
     this.mode = mode;
     this.bytes = bytes;
     this.log = log;
-    this.images = new DiskImages(imagesDir, log);
+    this.images = new DiskImages(imagesDir, log, move);
   }
 
   /** Whether new volumes can be images here. */
@@ -53,21 +61,40 @@ export class Volumes {
     return (this.found ??= tryImage(this.images.folder, this.log));
   }
 
-  /** For the driver's report: whether new volumes are images, and what there is to say of it. */
-  async report(): Promise<{ isHard: boolean; problems: string[]; notes: string[] }> {
+  /** For the driver's report: whether new volumes are images, and what there is to say of it. Not `isThorough`: without a trial. */
+  async report(isThorough: boolean): Promise<{ isHard: boolean; problems: string[]; notes: string[] }> {
     if (this.mode === 'watch') return { isHard: false, problems: [], notes: [] };
-    const { problem, isDirect } = await this.trial();
-    if (problem === null) {
-      const notes = ['New agents get a disk of their own, in an image that the kernel holds to its size.'];
-      if (!isDirect)
-        notes.push(
-          'BERTH_DATA_DIR lies on a file system or disk without direct writes: an agent that writes much slows down its neighbours.',
-        );
-      return { isHard: true, problems: [], notes };
+    // What is asked for by name must be known to work before anybody relies on it.
+    if (this.mode === 'auto' && !isThorough)
+      return { isHard: missingForImages() === null, problems: [], notes: [] };
+    const problem = await this.problem();
+    if (problem !== null) {
+      return this.mode === 'auto'
+        ? { isHard: false, problems: [], notes: [`Disks are watched. ${problem}`] }
+        : { isHard: false, problems: [`BERTH_DISK_MODE=image: ${problem}`], notes: [] };
     }
-    if (this.mode === 'auto')
-      return { isHard: false, problems: [], notes: [`Disks are watched. ${problem}`] };
-    return { isHard: false, problems: [`BERTH_DISK_MODE=image: ${problem}`], notes: [] };
+    const notes = ['New agents get a disk of their own, in an image that the kernel holds to its size.'];
+    if (this.mode === 'auto' && !(await this.images.hasRoom(this.bytes))) notes.push(NO_ROOM);
+    if (!(await this.trial()).isDirect) notes.push(NOT_DIRECT);
+    return { isHard: true, problems: [], notes };
+  }
+
+  /** What stands against images here; null when nothing does. */
+  private async problem(): Promise<string | null> {
+    const { problem, isSafe } = await this.trial();
+    if (problem !== null || isSafe || this.mode === 'image') return problem;
+    return 'The file system of BERTH_DATA_DIR lies in memory, or cannot set room aside.';
+  }
+
+  /** Makes the disk of the next new agent before it is there, where it is to be an image. What fails is told in the log. */
+  async expect(limitBytes: number): Promise<void> {
+    // That of a trial is of another size.
+    if (this.mode === 'watch' || limitBytes !== this.bytes) return;
+    try {
+      if (await this.wantsImage(limitBytes)) await this.images.keepBlank(limitBytes);
+    } catch (error) {
+      this.log.warn('No disk could be made before its agent.', { error: String(error) });
+    }
   }
 
   /** Makes `workspace/` and `home/`. Idempotent. */
@@ -115,7 +142,7 @@ export class Volumes {
     limitBytes: number,
     isUnused: boolean,
   ): Promise<void> {
-    if (this.images.has(volumeDir) || (await this.shallBeImage(volumeDir))) {
+    if (this.images.has(volumeDir) || (await this.shallBeImage(volumeDir, limitBytes))) {
       const isFresh = await this.images.open(volumeDir, user, limitBytes);
       if (!isFresh) await this.images.mend(volumeDir, isUnused);
       // Nothing can be at work on it, so what is half done there was left by a crash of the host.
@@ -124,12 +151,22 @@ export class Volumes {
     await prepareVolume(volumeDir, user);
   }
 
-  private async shallBeImage(volumeDir: string): Promise<boolean> {
+  private async shallBeImage(volumeDir: string, limitBytes: number): Promise<boolean> {
     if (this.mode === 'watch' || this.images.isFolder(volumeDir)) return false;
-    const { problem } = await this.trial();
-    if (problem === null) return true;
+    if (await this.wantsImage(limitBytes)) return true;
     if (this.mode === 'auto') return false;
-    throw new Error(`BERTH_DISK_MODE=image: ${problem}`);
+    throw new Error(`BERTH_DISK_MODE=image: ${await this.problem()}`);
+  }
+
+  /** Whether the next new volume is an image. */
+  private async wantsImage(limitBytes: number): Promise<boolean> {
+    const problem = await this.problem();
+    if (problem === null && (this.mode !== 'auto' || (await this.images.hasRoom(limitBytes)))) return true;
+    if (this.mode === 'auto' && !this.hasTold) {
+      this.hasTold = true;
+      this.log.warn(problem === null ? NO_ROOM : `The disks of new agents are watched. ${problem}`);
+    }
+    return false;
   }
 
   private async folder(volumeDir: string, limitBytes: number): Promise<OpenVolume> {

@@ -275,7 +275,7 @@ describe('a volume that is a disk of its own', { skip: problem ?? false }, () =>
     assert.equal(spawnSync('mkfs.ext4', ['-q', '-b', '4096', device]).status, 0);
     assert.equal(spawnSync('mount', [device, at]).status, 0);
     try {
-      assert.deepEqual(await tryImage(at, silentLog), { problem: null, isDirect: false });
+      assert.deepEqual(await tryImage(at, silentLog), { problem: null, isDirect: false, isSafe: true });
     } finally {
       await until('it is unmounted', () => spawnSync('umount', [at]).status === 0);
       spawnSync('losetup', ['--detach', device]);

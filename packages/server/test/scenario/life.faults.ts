@@ -7,8 +7,10 @@ test('Whatever is killed or stands still, every accepted message has an end, not
   const seed = Number(process.env['BERTH_TEST_SEED'] ?? Math.floor(Math.random() * 1e9));
   const kills = Number(process.env['BERTH_TEST_FAULTS'] ?? 200);
   process.stdout.write(`seed ${seed} (BERTH_TEST_SEED repeats it), ${kills} faults (BERTH_TEST_FAULTS)\n`);
-  const diskMode = process.env['BERTH_TEST_DISK_MODE'] ?? 'watch';
-  process.stdout.write(`disks of agents: ${diskMode} (BERTH_TEST_DISK_MODE: watch or image)\n`);
+  const diskMode = process.env['BERTH_TEST_DISK_MODE'] ?? (seed % 2 === 0 ? 'image' : 'watch');
+  process.stdout.write(
+    `disks of agents: ${diskMode} (BERTH_TEST_DISK_MODE: image or watch; else by the seed)\n`,
+  );
   const isRoot = process.getuid?.() === 0;
   if (!isRoot) process.stdout.write('no disk is filled: only root can give the service one of its own\n');
   const needsRoot: readonly Fault[] = ['volume', 'disk'];

@@ -1,11 +1,18 @@
 import assert from 'node:assert/strict';
+import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { tryImage } from '../../src/sandbox/disk/image-probe.ts';
 import { gauge } from '../support/gauge.ts';
+import { silentLog } from '../support/log.ts';
 import { checkLog, logOf, workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
 const isRoot = process.getuid?.() === 0;
+const trialDir = `/tmp/berth-images-${process.pid}`;
+const { problem } = await tryImage(trialDir, silentLog);
+rmSync(trialDir, { recursive: true, force: true });
 
 const ready = (service: Service, count: number): Promise<boolean> =>
   until(
@@ -17,13 +24,26 @@ test(
   'An agent answers from a sandbox that was kept ready, which lives on over a restart; those that nobody took are gone.',
   { skip: isRoot ? false : 'only root has a warm pool' },
   async (t) => {
-    const service = await startService({ env: { BERTH_DETACH: 'always', BERTH_WARM_SANDBOXES: '1' } });
+    const service = await startService({
+      env: {
+        BERTH_DETACH: 'always',
+        BERTH_WARM_SANDBOXES: '1',
+        BERTH_DISK_MODE: 'auto',
+        BERTH_SANDBOX_DISK_MB: '64',
+      },
+    });
     t.after(() => service.end());
     const shop = await workshop(service);
     t.after(() => shop.close());
     const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
     await ready(service, 1);
+    const disks = join(service.dataDir, 'disks');
+    const blank = join(disks, `blank-${service.pid}.img`);
+    if (!problem)
+      await until('a disk is ready', () => existsSync(join(blank.replace('.img', ''), 'reserve')));
+    const inode = statSync(blank, { throwIfNoEntry: false })?.ino;
     const { conversationId } = await agent.say('say: the first answer');
+    assert.equal(statSync(join(disks, `${agent.id}.img`), { throwIfNoEntry: false })?.ino, inode);
     const sh = async (script: string): Promise<string> => {
       const command = ['sh', '-c', script];
       const { body, text } = await service.api('POST', `/sandbox/${agent.id}/exec`, { command });
@@ -47,5 +67,12 @@ test(
     assert.equal(await gauge(service, 'berth_sandboxes'), 1);
     assert.equal(await gauge(service, 'berth_sandboxes_leaked'), 0);
     await ready(service, 1);
+    await service.stop();
+    const left = existsSync(disks) ? readdirSync(disks) : [];
+    assert.deepEqual(
+      left.filter((name) => !name.startsWith(agent.id)),
+      [],
+      'no disk that is nobody’s outlives the service',
+    );
   },
 );

@@ -220,6 +220,8 @@ function environment(dataDir: string, port: number, more: Record<string, string>
     BERTH_DRAIN_SECONDS: '5',
     // Those that want it say so: it is work for the machine in each of many services.
     BERTH_WARM_SANDBOXES: '0',
+    // The same: to make and mount a disk for each of many agents takes longer than what most tests do with it.
+    BERTH_DISK_MODE: 'watch',
     BERTH_DEFAULT_MODEL: 'demo/guide',
     // Under npm the service ends with its parent; so it does when the test process is killed.
     npm_lifecycle_event: 'test',

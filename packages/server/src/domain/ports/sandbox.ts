@@ -158,7 +158,8 @@ export interface SandboxDriver {
   readonly name: string;
   /** The isolation that every start gives. Where it depends on the host, it is proven by a trial, and rejects when that fails. */
   isolation(): Promise<Isolation>;
-  capabilities(): Promise<SandboxCapabilities>;
+  /** `isThorough`: what takes long to try is tried as well, of which else only what is expected is told (disks of their own). */
+  capabilities(isThorough?: boolean): Promise<SandboxCapabilities>;
   start(spec: SandboxSpec): Promise<RunningSandbox>;
   /** Makes a blank sandbox; rejects where `capabilities` has no `warmPool`. It ends with the service, detached or not. */
   prepare(spec: BlankSpec): Promise<BlankSandbox>;

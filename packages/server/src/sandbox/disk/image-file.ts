@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readSync, statfsSync, statSync } from 'node:fs';
 import { open, rename, rm, truncate } from 'node:fs/promises';
+import { join } from 'node:path';
 import { deed } from '../../domain/deeds.ts';
 import type { Log } from '../../domain/log.ts';
 import { started } from '../started.ts';
@@ -28,12 +29,16 @@ const HOST_FREE_BYTES = 64 * MIB;
 export const entriesOf = (limitBytes: number): number => Math.max(20_000, Math.floor(limitBytes / 4096));
 
 /** Kept back for the next start of a sandbox whose disk is full, so that it can work and delete. */
-export const ballastOf = (limitBytes: number): number => Math.min(16 * MIB, Math.floor(limitBytes / 8));
+export const reserveBytes = (limitBytes: number): number => Math.min(16 * MIB, Math.floor(limitBytes / 8));
+/** It lies beside the sandbox's folders, out of its reach. */
+export const reserveOf = (folder: string): string => join(folder, 'reserve');
+export const addReserve = (folder: string, limitBytes: number): Promise<string> =>
+  tool('fallocate', ['--length', String(reserveBytes(limitBytes)), reserveOf(folder)]);
 
 /** The size of an image whose files may take `limitBytes`: what the file system takes for itself comes on top. */
 export function imageBytesFor(limitBytes: number): number {
   const own = entriesOf(limitBytes) * 256 + limitBytes / 64 + (JOURNAL_MIB + 2) * MIB;
-  return Math.ceil((limitBytes + ballastOf(limitBytes) + own) / MIB) * MIB;
+  return Math.ceil((limitBytes + reserveBytes(limitBytes) + own) / MIB) * MIB;
 }
 
 /** Makes an ext4 image, whole or not at all. It gets its room when it is mounted. */
@@ -128,11 +133,14 @@ export function imageSize(image: string): number {
 
 /** Named by its maker: `berth doctor` and the service may be at work side by side. */
 const unfinished = (image: string): string => `${image}.new-${process.pid}`;
-/** The same: what a trial makes begins with this. */
+/** The same: what a trial makes begins with this, */
 export const trialOf = (): string => `trial-${process.pid}`;
-/** The process that made an unfinished image, or anything of a trial, by the name; null when it is no such thing. */
+/** and what is made before its agent with this. */
+export const blankOf = (): string => `blank-${process.pid}`;
+/** The process that made an unfinished image, or anything of a trial or a blank disk, by the name; null when it is no such thing. */
 export const makerOf = (name: string): number | null =>
-  Number(/\.new-(\d+)$/.exec(name)?.[1] ?? /^trial-(\d+)(\.img(\.lock)?)?$/.exec(name)?.[1]) || null;
+  Number(/\.new-(\d+)$/.exec(name)?.[1] ?? /^(?:trial|blank)-(\d+)(\.img(\.lock)?)?$/.exec(name)?.[1]) ||
+  null;
 export const lockOf = (image: string): string => `${image}.lock`;
 
 async function replacing(image: string, make: (fresh: string) => Promise<void>): Promise<void> {

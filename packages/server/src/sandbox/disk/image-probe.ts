@@ -1,6 +1,6 @@
 import type { Log } from '../../domain/log.ts';
 import { existsSync } from 'node:fs';
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { lockOf, makeImage, tool, trialOf } from './image-file.ts';
 import { mountImage, unmount } from './image-mounts.ts';
@@ -18,12 +18,19 @@ export interface ImageTrial {
   problem: string | null;
   /** Whether what is written in them passes by the memory of the host. */
   isDirect: boolean;
+  /** Whether their room can be set aside, on a disk. Else what an agent has written may be lost when the host has no more. */
+  isSafe: boolean;
 }
+
+/** statfs(2): tmpfs and ramfs, where an image would take memory. */
+const IN_MEMORY = [0x01021994, 0x858458f6];
+
+const without = (problem: string): ImageTrial => ({ problem, isDirect: false, isSafe: false });
 
 /** Makes a small image and mounts it. */
 export async function tryImage(imagesDir: string, log: Log): Promise<ImageTrial> {
   const missing = missingForImages();
-  if (missing !== null) return { problem: missing, isDirect: false };
+  if (missing !== null) return without(missing);
   const folder = join(imagesDir, trialOf());
   const image = `${folder}.img`;
   try {
@@ -31,16 +38,19 @@ export async function tryImage(imagesDir: string, log: Log): Promise<ImageTrial>
     await makeImage(image, TRIAL_BYTES, null);
     const isDirect = await mountImage(image, folder, log);
     await tool('umount', [folder]);
-    return { problem: null, isDirect };
+    const { size, blocks } = await stat(image);
+    const isSafe = blocks * 512 >= size && !IN_MEMORY.includes((await statfs(imagesDir)).type);
+    return { problem: null, isDirect, isSafe };
   } catch (error) {
-    return { problem: `Disk images cannot be mounted here: ${(error as Error).message}`, isDirect: false };
+    return without(`Disk images cannot be mounted here: ${(error as Error).message}`);
   } finally {
     await unmount(folder, false).catch(() => false);
     for (const file of [lockOf(image), image, folder]) await rm(file, { recursive: true, force: true });
   }
 }
 
-function missingForImages(): string | null {
+/** What can be known without a trial. */
+export function missingForImages(): string | null {
   if (process.getuid?.() !== 0) return 'Disk images need a service with root rights.';
   for (const { names, debianPackage } of programs) {
     const missing = names.filter((name) => !folders.some((folder) => existsSync(join(folder, name))));

@@ -1,17 +1,19 @@
 import { existsSync, statfsSync, statSync } from 'node:fs';
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { mkdir, readdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { deed } from '../../domain/deeds.ts';
 import type { Log } from '../../domain/log.ts';
+import { BlankDisk, type MoveMount } from './blank-disk.ts';
 import {
-  ballastOf,
+  addReserve,
   imageBytesFor,
   imageSize,
   lockOf,
   makeImage,
   makerOf,
+  reserveBytes,
+  reserveOf,
   resizeImage,
-  tool,
 } from './image-file.ts';
 import {
   detachStray,
@@ -29,6 +31,8 @@ const MIB = 1024 * 1024;
 /** Less than this share of a disk, or than a mebibyte, is nothing to work with. */
 const FULL_SHARE = 0.01;
 const FULL_ENTRIES = 8;
+/** Of the disk of the host: where less would be left, a new agent need not get an image. */
+const LEFT_SHARE = 0.1;
 
 /**
  * Volumes that are file systems of their own, each in an image of the service's: the kernel holds them to their size. An
@@ -37,11 +41,14 @@ const FULL_ENTRIES = 8;
 export class DiskImages {
   private readonly imagesDir: string;
   private readonly log: Log;
+  private readonly blank: BlankDisk | null;
   private tidied: Promise<void> | null = null;
 
-  constructor(imagesDir: string, log: Log) {
+  /** `move`: absent, no disk is made before its agent. */
+  constructor(imagesDir: string, log: Log, move: MoveMount | null) {
     this.imagesDir = imagesDir;
     this.log = log;
+    this.blank = move && new BlankDisk(imagesDir, move, log);
   }
 
   get folder(): string {
@@ -67,15 +74,35 @@ export class DiskImages {
     return imageSize(this.imageOf(volumeDir)) <= imageBytesFor(limitBytes);
   }
 
-  /** Makes the image when there is none, and mounts it. Resolves with true when it was not mounted before. */
+  /** Makes the image when there is none, and mounts it. Resolves with true when there may be something in it that nobody looked at. */
   async open(volumeDir: string, user: SandboxUser, limitBytes: number): Promise<boolean> {
-    await (this.tidied ??= this.tidy());
+    await this.tidiedOnce();
     const image = this.imageOf(volumeDir);
+    if (!existsSync(image) && !isMounted(volumeDir)) {
+      await mkdir(volumeDir, { recursive: true, mode: 0o700 });
+      if (await this.blank?.give(image, volumeDir, limitBytes)) return false;
+    }
     if (!existsSync(image)) await makeImage(image, limitBytes, user);
     if (isMounted(volumeDir)) return false;
     await mkdir(volumeDir, { recursive: true, mode: 0o700 });
     await mountImage(image, volumeDir, this.log);
     return true;
+  }
+
+  /** Makes one ready for the next new agent. */
+  async keepBlank(limitBytes: number): Promise<void> {
+    await this.tidiedOnce();
+    await this.blank?.keep(limitBytes);
+  }
+
+  /**
+   * Whether the host has room for one more, and would still have a tenth of its disk, and a gibibyte, for all else: an image takes all of it at once.
+   */
+  async hasRoom(limitBytes: number): Promise<boolean> {
+    if (this.blank?.isReady(limitBytes)) return true;
+    await mkdir(this.imagesDir, { recursive: true, mode: 0o700 });
+    const { bavail, blocks, bsize } = await statfs(this.imagesDir);
+    return bavail * bsize - imageBytesFor(limitBytes) >= Math.max(1024 * MIB, blocks * bsize * LEFT_SHARE);
   }
 
   /** Whether the kernel has closed it after an error, as when the disk below it had no room. */
@@ -128,6 +155,7 @@ export class DiskImages {
 
   /** Nothing of a service that was stopped stays mounted but what sandboxes use that live on. */
   async close(used: ReadonlySet<string>): Promise<void> {
+    await this.blank?.close();
     for (const { folder } of mountedFrom(this.imagesDir)) if (!used.has(folder)) await unmount(folder, false);
   }
 
@@ -140,15 +168,18 @@ export class DiskImages {
     }
   }
 
-  /** The reserve lies beside the sandbox's folders, out of its reach. */
   private async balance(volumeDir: string, limitBytes: number): Promise<void> {
-    const ballast = join(volumeDir, 'reserve');
-    const bytes = ballastOf(limitBytes);
+    const reserve = reserveOf(volumeDir);
+    const bytes = reserveBytes(limitBytes);
     const { bavail, bsize } = statfsSync(volumeDir);
     const free = bavail * bsize;
-    const has = statSync(ballast, { throwIfNoEntry: false }) !== undefined;
-    if (has && free < bytes / 2) await deed(volumeDir, () => rm(ballast));
-    else if (!has && free > 2 * bytes) await tool('fallocate', ['--length', String(bytes), ballast]);
+    const has = statSync(reserve, { throwIfNoEntry: false }) !== undefined;
+    if (has && free < bytes / 2) await deed(volumeDir, () => rm(reserve));
+    else if (!has && free > 2 * bytes) await addReserve(volumeDir, limitBytes);
+  }
+
+  private tidiedOnce(): Promise<void> {
+    return (this.tidied ??= this.tidy());
   }
 
   /** What an earlier service left: images that it did not finish, loop devices without a mount, mounts without an image. */

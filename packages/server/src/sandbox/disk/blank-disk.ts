@@ -1,0 +1,107 @@
+import { existsSync } from 'node:fs';
+import { mkdir, rename, rm, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { deed } from '../../domain/deeds.ts';
+import type { Log } from '../../domain/log.ts';
+import { addReserve, blankOf, imageBytesFor, lockOf, makeImage } from './image-file.ts';
+import { isMounted, isMountOf, mountImage, unmount } from './image-mounts.ts';
+
+/** Mounts at one folder what is mounted at another. When it rejects, it may be at either or both. */
+export type MoveMount = (from: string, to: string) => Promise<void>;
+
+/**
+ * One image that is nobody's yet, formatted, with its room set aside, and mounted: the first turn of a new agent waits
+ * only until it has its name and its place. It ends with the service, or with the next one's start.
+ */
+export class BlankDisk {
+  private readonly imagesDir: string;
+  private readonly move: MoveMount;
+  private readonly log: Log;
+  /** The size of the one that is ready. */
+  private readyBytes: number | null = null;
+  private isClosed = false;
+  /** One thing at a time is done to it. */
+  private last: Promise<unknown> = Promise.resolve();
+
+  constructor(imagesDir: string, move: MoveMount, log: Log) {
+    this.imagesDir = imagesDir;
+    this.move = move;
+    this.log = log;
+  }
+
+  /** Whether one for this limit is ready, so that the next agent needs no more room. */
+  isReady(limitBytes: number): boolean {
+    return this.readyBytes === imageBytesFor(limitBytes);
+  }
+
+  /** Makes one when there is none. One that failed is tried again by the next call. */
+  keep(limitBytes: number): Promise<void> {
+    return this.inTurn(async () => {
+      if (this.readyBytes === null && !this.isClosed) await this.make(limitBytes);
+    });
+  }
+
+  /**
+   * Gives it to an agent, as `image`, mounted at `volumeDir`. False: there is none, or it could not be mounted there; then the
+   * image may be there all the same.
+   */
+  async give(image: string, volumeDir: string, limitBytes: number): Promise<boolean> {
+    // Nobody waits for one that is being made: to make another takes no longer.
+    if (!this.isReady(limitBytes)) return false;
+    this.readyBytes = null;
+    const { folder, file } = this.places();
+    return this.inTurn(async () => {
+      await deed(image, () => rename(file, image));
+      await this.move(folder, volumeDir);
+      if (!isMountOf(image, volumeDir)) throw new Error('Another disk was mounted.');
+      return true;
+    }).catch(async (error: unknown) => {
+      this.log.warn('A disk that was ready could not be given.', { image, error: String(error) });
+      if (isMounted(volumeDir)) await unmount(volumeDir, true);
+      return false;
+    });
+  }
+
+  async close(): Promise<void> {
+    this.isClosed = true;
+    await this.inTurn(async () => {
+      this.readyBytes = null;
+      await this.discard();
+    });
+  }
+
+  private async make(limitBytes: number): Promise<void> {
+    const { folder, file } = this.places();
+    await this.discard();
+    try {
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      await makeImage(file, limitBytes, null);
+      await mountImage(file, folder, this.log);
+      await addReserve(folder, limitBytes);
+      this.readyBytes = imageBytesFor(limitBytes);
+      this.log.debug('A disk is ready for the next new agent.');
+    } catch (error) {
+      await this.discard().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  private async discard(): Promise<void> {
+    const { folder, file } = this.places();
+    if (existsSync(folder) && isMounted(folder)) await unmount(folder, true);
+    for (const path of [file, lockOf(file)]) await deed(folder, () => rm(path, { force: true }));
+    // Never through a mount.
+    if (existsSync(folder)) await deed(folder, () => rmdir(folder));
+  }
+
+  private places(): { folder: string; file: string } {
+    const folder = join(this.imagesDir, blankOf());
+    return { folder, file: `${folder}.img` };
+  }
+
+  private inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const mine = this.last.then(work);
+    this.last = mine.catch(() => undefined);
+    return mine;
+  }
+}

@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { imageBytesFor, makeImage } from '../../src/sandbox/disk/image-file.ts';
+import { tryImage } from '../../src/sandbox/disk/image-probe.ts';
+import { isMounted, mountedFrom, mountImage } from '../../src/sandbox/disk/image-mounts.ts';
+import type { MoveMount } from '../../src/sandbox/disk/blank-disk.ts';
+import { Helper, missingHelper, PERL } from '../../src/sandbox/helper.ts';
+import { moveMount } from '../../src/sandbox/mounter.ts';
+import { Volumes, type DiskMode } from '../../src/sandbox/volumes.ts';
+import { MIB } from './fixture.ts';
+import { silentLog } from '../support/log.ts';
+import { until } from '../support/until.ts';
+
+const bytes = 16 * MIB;
+const user = { uid: 200_123, gid: 200_123 };
+const folder = `/tmp/berth-blank-disks-${process.pid}`;
+const { problem } = await tryImage(join(folder, 'trial'), silentLog);
+
+describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? false }, () => {
+  let helper: Helper;
+  let count = 0;
+  before(() => (helper = new Helper(PERL, `blank-disks-${process.pid}`)));
+  after(() => {
+    helper.close();
+    assert.deepEqual(mountedFrom(folder), []);
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  interface Place {
+    volumes: Volumes;
+    disks: string;
+    at: (name: string) => string;
+    warnings: string[];
+    /** Makes one ready. */
+    ready: () => Promise<void>;
+    end: () => Promise<void>;
+  }
+
+  function place(options: { mode?: DiskMode; move?: MoveMount; root?: string } = {}): Place {
+    count += 1;
+    const root = options.root ?? join(folder, String(count));
+    const disks = join(root, 'disks');
+    const at = (name: string): string => join(root, 'volumes', name);
+    mkdirSync(join(root, 'volumes'), { recursive: true });
+    const warnings: string[] = [];
+    const log = { ...silentLog, warn: (message: string) => void warnings.push(message) };
+    const move = options.move ?? ((from: string, to: string) => moveMount(helper, from, to));
+    const volumes = new Volumes({ mode: options.mode ?? 'image', imagesDir: disks, bytes }, log, move);
+    const ready = (): Promise<void> => volumes.expect(bytes);
+    const end = async (): Promise<void> => {
+      for (const name of readdirSync(join(root, 'volumes'))) await volumes.remove(at(name));
+      await volumes.close([]);
+      if (existsSync(disks)) assert.deepEqual(readdirSync(disks), [], 'nothing is left');
+    };
+    return { volumes, disks, at, warnings, ready, end };
+  }
+
+  test('is made before it, and is nobody else’s from then on', async () => {
+    const { volumes, disks, at, warnings, ready, end } = place();
+    await ready();
+    const blank = statSync(join(disks, `blank-${process.pid}.img`));
+    assert.ok(blank.blocks * 512 >= imageBytesFor(bytes), 'its room is set aside');
+    const [a, b] = await Promise.all(['a', 'b'].map((name) => volumes.open(at(name), user, bytes)));
+    assert.equal(a?.quota, null);
+    assert.equal(b?.quota, null);
+    for (const name of ['a', 'b']) {
+      assert.ok(isMounted(at(name)));
+      assert.equal(statSync(at(name)).uid, user.uid);
+      assert.deepEqual(readdirSync(join(at(name), 'workspace')), []);
+      writeFileSync(join(at(name), 'workspace/whose'), name);
+    }
+    assert.equal(statSync(join(disks, 'a.img')).ino, blank.ino, 'the first gets the one that was there');
+    assert.notEqual(statSync(at('a')).dev, statSync(at('b')).dev);
+    assert.deepEqual(
+      mountedFrom(disks).map((mount) => mount.folder),
+      [at('a'), at('b')],
+    );
+    await ready();
+    await volumes.open(at('c'), user, bytes);
+    assert.deepEqual(readdirSync(join(at('c'), 'workspace')), []);
+    assert.deepEqual(warnings, []);
+    await end();
+  });
+
+  const failures: [string, MoveMount][] = [
+    ['nothing was moved', () => Promise.reject(new Error('refused'))],
+    [
+      'it is at both places',
+      async (from, to) => {
+        assert.equal(spawnSync('mount', ['--bind', from, to]).status, 0);
+        throw new Error('refused');
+      },
+    ],
+    [
+      'another one was moved',
+      async (_, to) => {
+        assert.equal(spawnSync('mount', ['-t', 'tmpfs', 'none', to]).status, 0);
+      },
+    ],
+  ];
+  for (const [what, move] of failures) {
+    test(`is its own all the same when the one that was ready could not be moved: ${what}`, async () => {
+      const { volumes, disks, at, warnings, ready, end } = place({ move });
+      await ready();
+      await volumes.open(at('a'), user, bytes);
+      writeFileSync(join(at('a'), 'workspace/kept'), '');
+      assert.ok(mountedFrom(disks).some((mount) => mount.folder === at('a')));
+      assert.deepEqual(warnings, ['A disk that was ready could not be given.']);
+      await ready();
+      assert.deepEqual(readdirSync(join(at('a'), 'workspace')), ['kept']);
+      await volumes.open(at('b'), user, bytes);
+      assert.deepEqual(readdirSync(join(at('b'), 'workspace')), []);
+      await end();
+    });
+  }
+
+  test('is found again when the service was killed while it gave it, and one that was nobody’s is removed', async () => {
+    const { volumes, disks, at, end } = place();
+    const killed = spawnSync('true').pid;
+    const left = join(disks, `blank-${killed}`);
+    mkdirSync(left, { recursive: true });
+    await makeImage(join(disks, 'a.img'), bytes, null);
+    await mountImage(join(disks, 'a.img'), left, silentLog);
+    mkdirSync(join(left, 'workspace'));
+    writeFileSync(join(left, 'workspace/kept'), '');
+    writeFileSync(`${left}.img`, 'half');
+    await volumes.open(at('a'), user, bytes);
+    assert.deepEqual(readdirSync(join(at('a'), 'workspace')), ['kept']);
+    assert.deepEqual(
+      readdirSync(disks).filter((name) => name.startsWith('blank-')),
+      [],
+    );
+    await end();
+  });
+
+  test('is watched by `auto` where the data lies in memory, and that is said once', async () => {
+    const root = join(folder, 'in-memory');
+    mkdirSync(root, { recursive: true });
+    assert.equal(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4g', 'none', root]).status, 0);
+    try {
+      const { volumes, disks, at, warnings, end } = place({ mode: 'auto', root });
+      for (const name of ['a', 'b']) {
+        const { quota } = await volumes.open(at(name), user, bytes);
+        assert.equal(quota?.fileBytes, bytes);
+      }
+      assert.equal((await volumes.report(true)).isHard, false);
+      assert.deepEqual(warnings, [
+        'The disks of new agents are watched. The file system of BERTH_DATA_DIR lies in memory, or cannot set room aside.',
+      ]);
+      assert.deepEqual(readdirSync(disks), []);
+      await end();
+    } finally {
+      assert.equal(spawnSync('umount', [root]).status, 0);
+    }
+  });
+
+  test('is watched by `auto` where less than a tenth of the host’s disk, or a gibibyte, would stay free', async () => {
+    const root = join(folder, 'small');
+    mkdirSync(root, { recursive: true });
+    const host = join(folder, 'host.img');
+    writeFileSync(host, '');
+    // A file system has some of it for itself.
+    truncateSync(host, 1024 * MIB + 120 * MIB);
+    assert.equal(spawnSync('mkfs.ext4', ['-q', '-F', '-m', '0', host]).status, 0);
+    assert.equal(spawnSync('mount', ['-o', 'loop', host, root]).status, 0);
+    try {
+      const { volumes, disks, at, warnings, end } = place({ mode: 'auto', root });
+      const own: string[] = [];
+      for (const name of ['a', 'b', 'c', 'd', 'e'])
+        if ((await volumes.open(at(name), user, bytes)).quota === null) own.push(name);
+      assert.ok(own.length >= 1 && own.length <= 3, `with disks of their own: ${own.join(', ')}`);
+      assert.deepEqual(
+        readdirSync(disks).filter((name) => name.endsWith('.img')),
+        own.map((name) => `${name}.img`),
+      );
+      const { isHard, notes } = await volumes.report(true);
+      assert.ok(isHard);
+      const said = notes.filter((note) => note.includes('no room'));
+      assert.equal(said.length, 1);
+      assert.deepEqual(warnings, said);
+      // Again and again the same: a volume stays what it is.
+      for (const name of ['a', 'e'])
+        assert.equal((await volumes.open(at(name), user, bytes)).quota === null, own.includes(name));
+      await volumes.remove(at('a'));
+      await until('its room is free', async () => !(await volumes.report(true)).notes.includes(said[0]!));
+      assert.equal((await volumes.open(at('f'), user, bytes)).quota, null);
+      await end();
+    } finally {
+      await until('it is unmounted', () => spawnSync('umount', [root]).status === 0);
+    }
+  });
+
+  test('is not tried before somebody asks whether it can be an image, unless only an image will do', async () => {
+    const auto = place({ mode: 'auto' });
+    assert.equal((await auto.volumes.report(false)).isHard, true);
+    assert.equal(existsSync(auto.disks), false);
+    assert.equal((await auto.volumes.report(true)).isHard, true);
+    assert.equal(existsSync(auto.disks), true);
+    const image = place({ mode: 'image' });
+    assert.equal((await image.volumes.report(false)).isHard, true);
+    assert.equal(existsSync(image.disks), true);
+  });
+});
