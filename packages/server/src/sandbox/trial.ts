@@ -43,7 +43,8 @@ export async function runTrial({
       binds: [],
       command,
       env: { PATH: '/usr/bin:/bin' },
-      limits: { ...limits, cpus: 1, diskBytes: 16 * MIB, openFiles: 64 },
+      // Smaller than any agent's disk: for one of its size none is made ready.
+      limits: { ...limits, cpus: 1, diskBytes: 15 * MIB, openFiles: 64 },
       detached: false,
       transparentEgress,
     };
