@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { isId } from '../domain/ids.ts';
 import { RepoError } from '../domain/ports/repos.ts';
 import { runGit } from './git-process.ts';
+import { looseCommit } from './loose-commit.ts';
 
 /** Commits under it live for ever; clients neither see nor write it. */
 export const keptRefs = 'refs/berth/commits';
@@ -98,13 +99,11 @@ export class RepoStore {
 
   /** The commit that a full ref or object name stands for, or null. */
   async commitOf(agentId: string, name: string): Promise<string | null> {
-    const result = await runGit(
-      ['rev-parse', '--verify', '--quiet', '--end-of-options', `${name}^{commit}`],
-      {
-        gitDir: this.dir(agentId),
-        timeoutMs: 20_000,
-      },
-    );
+    const gitDir = this.dir(agentId);
+    const loose = await looseCommit(gitDir, name);
+    if (loose !== undefined) return loose;
+    const args = ['rev-parse', '--verify', '--quiet', '--end-of-options', `${name}^{commit}`];
+    const result = await runGit(args, { gitDir, timeoutMs: 20_000 });
     const commit = result.stdout.toString('latin1').trim();
     return result.code === 0 && /^[0-9a-f]{40}$/.test(commit) ? commit : null;
   }
