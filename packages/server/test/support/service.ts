@@ -223,6 +223,8 @@ function environment(dataDir: string, port: number, more: Record<string, string>
     // The same: to make and mount a disk for each of many agents takes longer than what most tests do with it.
     BERTH_DISK_MODE: 'watch',
     BERTH_DEFAULT_MODEL: 'demo/guide',
+    // At its start a service looks for work of many kinds at once: each connection is a process that is made for that.
+    BERTH_DATABASE_POOL: '4',
     // Under npm the service ends with its parent; so it does when the test process is killed.
     npm_lifecycle_event: 'test',
     ...more,
