@@ -15,7 +15,7 @@ const bundled = join(root, 'node_modules', '.bin', 'node');
 if (Number(process.versions.node.split('.')[0]) >= 24) {
   process.argv[1] = main;
   // The optimizing compilers cost a command more than it lasts. That of WebAssembly takes 0.2 s of processor and 23 MB for the
-  // parser of `fetch` after three requests already (docs/decisions/0355-compilers-that-never-pay.md).
+  // parser of `fetch` after three requests already (docs/decisions/0370-compilers-that-never-pay.md).
   for (const flag of ['--no-opt', '--no-maglev', '--wasm-tiering-budget=1000000000'])
     setFlagsFromString(flag);
   // Types are stripped and code is compiled by the first run only: most of the time of a short command.
