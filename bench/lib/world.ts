@@ -49,6 +49,9 @@ export async function openWorld(env: Record<string, string> = {}): Promise<World
         BERTH_DEFAULT_MODEL: MODEL,
         BERTH_RATE_LIMIT: '100000000/60',
         BERTH_LOG_LEVEL: 'warn',
+        // As users have it; the tests have less.
+        BERTH_DISK_MODE: 'auto',
+        BERTH_DATABASE_POOL: '8',
         ...env,
       },
     });

@@ -52,6 +52,9 @@ export interface BubblewrapOptions {
 /** As root each agent gets a host user of its own, so that even a broken sandbox cannot read another's files. */
 const FIRST_UID = 200_000;
 
+/** By then a new agent has its first answer. */
+const BLANK_DISK_PAUSE_MS = 500;
+
 /** Beside a running sandbox a blank one gets next to nothing. */
 const BLANK_WEIGHT_CPUS = 0.02;
 
@@ -95,7 +98,7 @@ export class BubblewrapDriver implements SandboxDriver {
     this.sampler = new Sampler(options.log);
     this.helper = new Helper(this.options.perlPath, options.name);
     const move = (from: string, to: string): Promise<void> => moveMount(this.helper, from, to);
-    this.volumes = new Volumes(this.options.disk, options.log, move);
+    this.volumes = new Volumes(this.options.disk, options.log, { move, pauseMs: BLANK_DISK_PAUSE_MS });
   }
 
   async isolation(): Promise<Isolation> {
@@ -138,6 +141,7 @@ export class BubblewrapDriver implements SandboxDriver {
   private async startOnce(spec: SandboxSpec, host: Host): Promise<RunningSandbox> {
     const user = this.userOf(spec.slot);
     const volume = await this.volumes.open(spec.volumeDir, user, spec.limits.diskBytes);
+    void this.volumes.expect(spec.limits.diskBytes);
     return beginSandbox(spec, this.begin(spec.id, host, user, volume.fileBytes), (begun) => {
       this.record({ ...begun, spec, ownUid: null });
       return this.keep(this.sandboxOf(spec.id, begun), spec.volumeDir, volume);

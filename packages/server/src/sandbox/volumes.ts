@@ -1,6 +1,6 @@
 import type { Log } from '../domain/log.ts';
 import { missingForImages, tryImage, type ImageTrial } from './disk/image-probe.ts';
-import type { MoveMount } from './disk/blank-disk.ts';
+import type { BlankDiskOptions } from './disk/blank-disk.ts';
 import { DiskImages } from './disk/images.ts';
 import { quotaFor, type Quota } from './disk/quota.ts';
 import { clearStaged, prepareVolume, removeVolume, type SandboxUser } from './volume.ts';
@@ -49,11 +49,11 @@ export class Volumes {
   private found: Promise<ImageTrial> | null = null;
   private hasTold = false;
 
-  constructor({ mode, imagesDir, bytes }: DiskOptions, log: Log, move: MoveMount | null = null) {
+  constructor({ mode, imagesDir, bytes }: DiskOptions, log: Log, blanks: BlankDiskOptions | null = null) {
     this.mode = mode;
     this.bytes = bytes;
     this.log = log;
-    this.images = new DiskImages(imagesDir, log, move);
+    this.images = new DiskImages(imagesDir, log, blanks);
   }
 
   /** Whether new volumes can be images here. */

@@ -6,13 +6,15 @@ import { after, before, describe, test } from 'node:test';
 import { imageBytesFor, makeImage } from '../../src/sandbox/disk/image-file.ts';
 import { tryImage } from '../../src/sandbox/disk/image-probe.ts';
 import { isMounted, mountedFrom, mountImage } from '../../src/sandbox/disk/image-mounts.ts';
-import type { MoveMount } from '../../src/sandbox/disk/blank-disk.ts';
+import type { BlankDiskOptions } from '../../src/sandbox/disk/blank-disk.ts';
 import { Helper, missingHelper, PERL } from '../../src/sandbox/helper.ts';
 import { moveMount } from '../../src/sandbox/mounter.ts';
 import { Volumes, type DiskMode } from '../../src/sandbox/volumes.ts';
 import { MIB } from './fixture.ts';
 import { silentLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
+
+type MoveMount = BlankDiskOptions['move'];
 
 const bytes = 16 * MIB;
 const user = { uid: 200_123, gid: 200_123 };
@@ -48,7 +50,10 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
     const warnings: string[] = [];
     const log = { ...silentLog, warn: (message: string) => void warnings.push(message) };
     const move = options.move ?? ((from: string, to: string) => moveMount(helper, from, to));
-    const volumes = new Volumes({ mode: options.mode ?? 'image', imagesDir: disks, bytes }, log, move);
+    const volumes = new Volumes({ mode: options.mode ?? 'image', imagesDir: disks, bytes }, log, {
+      move,
+      pauseMs: 1,
+    });
     const ready = (): Promise<void> => volumes.expect(bytes);
     const end = async (): Promise<void> => {
       for (const name of readdirSync(join(root, 'volumes'))) await volumes.remove(at(name));

@@ -113,6 +113,8 @@ export async function killRounds(plan: KillPlan): Promise<KillReport> {
     env: {
       ...(fills && { BERTH_SANDBOX_DISK_MB: String(AGENT_DISK_MIB) }),
       BERTH_LEASE_SECONDS: '2',
+      // As users have it.
+      BERTH_DATABASE_POOL: '8',
       BERTH_DETACH: 'always',
       BERTH_WARM_SANDBOXES: String(WARM),
       BERTH_DRAIN_SECONDS: '0',

@@ -1,13 +1,18 @@
 import { existsSync } from 'node:fs';
 import { mkdir, rename, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { deed } from '../../domain/deeds.ts';
 import type { Log } from '../../domain/log.ts';
 import { addReserve, blankOf, imageBytesFor, lockOf, makeImage } from './image-file.ts';
 import { isMounted, isMountOf, mountImage, unmount } from './image-mounts.ts';
 
-/** Mounts at one folder what is mounted at another. When it rejects, it may be at either or both. */
-export type MoveMount = (from: string, to: string) => Promise<void>;
+export interface BlankDiskOptions {
+  /** Mounts at one folder what is mounted at another. When it rejects, it may be at either or both. */
+  move: (from: string, to: string) => Promise<void>;
+  /** Before one is made: whatever asks for it has something better to do at first. */
+  pauseMs: number;
+}
 
 /**
  * One image that is nobody's yet, formatted, with its room set aside, and mounted: the first turn of a new agent waits
@@ -15,17 +20,20 @@ export type MoveMount = (from: string, to: string) => Promise<void>;
  */
 export class BlankDisk {
   private readonly imagesDir: string;
-  private readonly move: MoveMount;
+  private readonly move: BlankDiskOptions['move'];
+  private readonly pauseMs: number;
   private readonly log: Log;
   /** The size of the one that is ready. */
   private readyBytes: number | null = null;
-  private isClosed = false;
+  private expected: Promise<void> | null = null;
+  private readonly closing = new AbortController();
   /** One thing at a time is done to it. */
   private last: Promise<unknown> = Promise.resolve();
 
-  constructor(imagesDir: string, move: MoveMount, log: Log) {
+  constructor(imagesDir: string, { move, pauseMs }: BlankDiskOptions, log: Log) {
     this.imagesDir = imagesDir;
     this.move = move;
+    this.pauseMs = pauseMs;
     this.log = log;
   }
 
@@ -34,10 +42,18 @@ export class BlankDisk {
     return this.readyBytes === imageBytesFor(limitBytes);
   }
 
-  /** Makes one when there is none. One that failed is tried again by the next call. */
+  /** Makes one when there is none, a little later. One that failed is tried again by the next call. */
   keep(limitBytes: number): Promise<void> {
-    return this.inTurn(async () => {
-      if (this.readyBytes === null && !this.isClosed) await this.make(limitBytes);
+    if (this.readyBytes !== null) return Promise.resolve();
+    this.expected ??= this.makeSoon(limitBytes).finally(() => (this.expected = null));
+    return this.expected;
+  }
+
+  private async makeSoon(limitBytes: number): Promise<void> {
+    const { signal } = this.closing;
+    await delay(this.pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
+    await this.inTurn(async () => {
+      if (!signal.aborted) await this.make(limitBytes);
     });
   }
 
@@ -63,7 +79,7 @@ export class BlankDisk {
   }
 
   async close(): Promise<void> {
-    this.isClosed = true;
+    this.closing.abort();
     await this.inTurn(async () => {
       this.readyBytes = null;
       await this.discard();

@@ -3,7 +3,7 @@ import { mkdir, readdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { deed } from '../../domain/deeds.ts';
 import type { Log } from '../../domain/log.ts';
-import { BlankDisk, type MoveMount } from './blank-disk.ts';
+import { BlankDisk, type BlankDiskOptions } from './blank-disk.ts';
 import {
   addReserve,
   imageBytesFor,
@@ -44,11 +44,11 @@ export class DiskImages {
   private readonly blank: BlankDisk | null;
   private tidied: Promise<void> | null = null;
 
-  /** `move`: absent, no disk is made before its agent. */
-  constructor(imagesDir: string, log: Log, move: MoveMount | null) {
+  /** `blanks`: absent, no disk is made before its agent. */
+  constructor(imagesDir: string, log: Log, blanks: BlankDiskOptions | null) {
     this.imagesDir = imagesDir;
     this.log = log;
-    this.blank = move && new BlankDisk(imagesDir, move, log);
+    this.blank = blanks && new BlankDisk(imagesDir, blanks, log);
   }
 
   get folder(): string {
