@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RunningSandbox, SandboxDriver, SandboxSpec } from '../domain/ports/sandbox.ts';
+import { TRIAL_DISK_BYTES } from './volumes.ts';
 
 const MIB = 1024 * 1024;
 const TRIAL_TIMEOUT_MS = 30_000;
@@ -43,8 +44,7 @@ export async function runTrial({
       binds: [],
       command,
       env: { PATH: '/usr/bin:/bin' },
-      // Smaller than any agent's disk: for one of its size none is made ready.
-      limits: { ...limits, cpus: 1, diskBytes: 15 * MIB, openFiles: 64 },
+      limits: { ...limits, cpus: 1, diskBytes: TRIAL_DISK_BYTES, openFiles: 64 },
       detached: false,
       transparentEgress,
     };

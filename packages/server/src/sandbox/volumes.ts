@@ -3,6 +3,7 @@ import { missingForImages, tryImage, type ImageTrial } from './disk/image-probe.
 import type { BlankDiskOptions } from './disk/blank-disk.ts';
 import { DiskImages } from './disk/images.ts';
 import { quotaFor, type Quota } from './disk/quota.ts';
+import { realFolder, realVolume } from './disk/real-folder.ts';
 import { clearStaged, prepareVolume, removeVolume, type SandboxUser } from './volume.ts';
 
 /**
@@ -16,6 +17,9 @@ const NO_ROOM =
 
 const NOT_DIRECT =
   'BERTH_DATA_DIR lies on a file system or disk without direct writes: an agent that writes much slows down its neighbours.';
+
+/** Of the sandbox that a driver tries itself with: less than an agent may have. `auto` makes no image for it. */
+export const TRIAL_DISK_BYTES = 15 * 1024 * 1024;
 
 export interface DiskOptions {
   mode: DiskMode;
@@ -53,7 +57,7 @@ export class Volumes {
     this.mode = mode;
     this.bytes = bytes;
     this.log = log;
-    this.images = new DiskImages(imagesDir, log, blanks);
+    this.images = new DiskImages(realFolder(imagesDir), log, blanks);
   }
 
   /** Whether new volumes can be images here. */
@@ -74,7 +78,11 @@ export class Volumes {
         : { isHard: false, problems: [`BERTH_DISK_MODE=image: ${problem}`], notes: [] };
     }
     const notes = ['New agents get a disk of their own, in an image that the kernel holds to its size.'];
-    if (this.mode === 'auto' && !(await this.images.hasRoom(this.bytes))) notes.push(NO_ROOM);
+    if (this.mode === 'auto') {
+      const release = await this.images.plan(this.bytes);
+      if (!release) notes.push(NO_ROOM);
+      release?.();
+    }
     if (!(await this.trial()).isDirect) notes.push(NOT_DIRECT);
     return { isHard: true, problems: [], notes };
   }
@@ -88,10 +96,10 @@ export class Volumes {
 
   /** Makes the disk of the next new agent before it is there, where it is to be an image. What fails is told in the log. */
   async expect(limitBytes: number): Promise<void> {
-    // That of a trial is of another size.
     if (this.mode === 'watch' || limitBytes !== this.bytes) return;
     try {
-      if (await this.wantsImage(limitBytes)) await this.images.keepBlank(limitBytes);
+      const release = await this.planImage(limitBytes);
+      if (release) await this.images.keepBlank(limitBytes).finally(release);
     } catch (error) {
       this.log.warn('No disk could be made before its agent.', { error: String(error) });
     }
@@ -99,40 +107,38 @@ export class Volumes {
 
   /** Makes `workspace/` and `home/`. Idempotent. */
   prepare(volumeDir: string, user: SandboxUser): Promise<void> {
-    return this.inTurn(volumeDir, () => this.prepareOnce(volumeDir, user, this.bytes, false));
+    return this.inTurn(volumeDir, (dir) => this.prepareOnce(dir, user, this.bytes, false));
   }
 
   /** The same for a sandbox that starts, and fits the volume to its limit. Nothing may run in it. */
   open(volumeDir: string, user: SandboxUser, limitBytes: number): Promise<OpenVolume> {
-    return this.inTurn(volumeDir, async () => {
-      await this.prepareOnce(volumeDir, user, limitBytes, true);
-      if (!this.images.has(volumeDir)) return this.folder(volumeDir, limitBytes);
-      const fits = await this.images.fit(volumeDir, limitBytes);
-      return this.image(volumeDir, limitBytes, fits);
+    return this.inTurn(volumeDir, async (dir) => {
+      await this.prepareOnce(dir, user, limitBytes, true);
+      if (!this.images.has(dir)) return this.folder(dir, limitBytes);
+      const fits = await this.images.fit(dir, limitBytes);
+      return this.image(dir, limitBytes, fits);
     });
   }
 
   /** For one that runs. */
   adopt(volumeDir: string, limitBytes: number): Promise<OpenVolume> {
-    return this.inTurn(volumeDir, async () => {
-      if (!this.images.has(volumeDir)) return this.folder(volumeDir, limitBytes);
-      await this.images.open(volumeDir, null, limitBytes);
-      return this.image(volumeDir, limitBytes, this.images.fits(volumeDir, limitBytes));
+    return this.inTurn(volumeDir, async (dir) => {
+      if (!this.images.has(dir)) return this.folder(dir, limitBytes);
+      await this.images.open(dir, null, limitBytes);
+      return this.image(dir, limitBytes, this.images.fits(dir, limitBytes));
     });
   }
 
   /** Idempotent. */
   remove(volumeDir: string): Promise<void> {
-    return this.inTurn(volumeDir, () =>
-      this.images.has(volumeDir) || this.images.isLeft(volumeDir)
-        ? this.images.remove(volumeDir)
-        : removeVolume(volumeDir),
+    return this.inTurn(volumeDir, (dir) =>
+      this.images.has(dir) || this.images.isLeft(dir) ? this.images.remove(dir) : removeVolume(dir),
     );
   }
 
   /** Unmounts all but those that sandboxes use that live on. */
   async close(used: Iterable<string>): Promise<void> {
-    await this.images.close(new Set(used));
+    await this.images.close(new Set([...used].map(realVolume)));
   }
 
   /** `isUnused`: nothing may run in it. */
@@ -142,7 +148,8 @@ export class Volumes {
     limitBytes: number,
     isUnused: boolean,
   ): Promise<void> {
-    if (this.images.has(volumeDir) || (await this.shallBeImage(volumeDir, limitBytes))) {
+    const isImage = this.images.has(volumeDir) || (await this.madeImage(volumeDir, user, limitBytes));
+    if (isImage) {
       const isFresh = await this.images.open(volumeDir, user, limitBytes);
       if (!isFresh) await this.images.mend(volumeDir, isUnused);
       // Nothing can be at work on it, so what is half done there was left by a crash of the host.
@@ -151,22 +158,42 @@ export class Volumes {
     await prepareVolume(volumeDir, user);
   }
 
-  private async shallBeImage(volumeDir: string, limitBytes: number): Promise<boolean> {
+  /** Makes the image of a new volume, and mounts it. False: it is to be a folder. */
+  private async madeImage(volumeDir: string, user: SandboxUser, limitBytes: number): Promise<boolean> {
     if (this.mode === 'watch' || this.images.isFolder(volumeDir)) return false;
-    if (await this.wantsImage(limitBytes)) return true;
-    if (this.mode === 'auto') return false;
-    throw new Error(`BERTH_DISK_MODE=image: ${await this.problem()}`);
+    const isAuto = this.mode === 'auto';
+    if (isAuto && limitBytes === TRIAL_DISK_BYTES) return false;
+    const release = await this.planImage(limitBytes);
+    if (!release) {
+      if (isAuto) return false;
+      throw new Error(`BERTH_DISK_MODE=image: ${await this.problem()}`);
+    }
+    try {
+      await this.images.open(volumeDir, user, limitBytes);
+      return true;
+    } catch (error) {
+      if (!isAuto) throw error;
+      // As when there are no more loop devices. Nothing is in it yet.
+      this.log.warn('A new agent is watched, since its disk could not be made.', {
+        volumeDir,
+        error: String(error),
+      });
+      await this.images.remove(volumeDir);
+      return false;
+    } finally {
+      release();
+    }
   }
 
-  /** Whether the next new volume is an image. */
-  private async wantsImage(limitBytes: number): Promise<boolean> {
+  /** Null: the next new volume is none. Else it has its room until the function is called. */
+  private async planImage(limitBytes: number): Promise<(() => void) | null> {
     const problem = await this.problem();
-    if (problem === null && (this.mode !== 'auto' || (await this.images.hasRoom(limitBytes)))) return true;
-    if (this.mode === 'auto' && !this.hasTold) {
-      this.hasTold = true;
+    const release = problem === null ? await this.images.plan(limitBytes) : null;
+    if (release || this.mode === 'image') return release ?? (problem === null ? () => undefined : null);
+    if (!this.hasTold)
       this.log.warn(problem === null ? NO_ROOM : `The disks of new agents are watched. ${problem}`);
-    }
-    return false;
+    this.hasTold = true;
+    return null;
   }
 
   private async folder(volumeDir: string, limitBytes: number): Promise<OpenVolume> {
@@ -193,8 +220,8 @@ export class Volumes {
   }
 
   /** One thing at a time is done to a volume. */
-  private inTurn<T>(volumeDir: string, work: () => Promise<T>): Promise<T> {
-    const mine = (this.queues.get(volumeDir) ?? Promise.resolve()).then(work);
+  private inTurn<T>(volumeDir: string, work: (realDir: string) => Promise<T>): Promise<T> {
+    const mine = (this.queues.get(volumeDir) ?? Promise.resolve()).then(() => work(realVolume(volumeDir)));
     const tail: Promise<unknown> = mine
       .catch(() => undefined)
       .then(() => {

@@ -1,6 +1,16 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { imageBytesFor, makeImage } from '../../src/sandbox/disk/image-file.ts';
@@ -9,7 +19,7 @@ import { isMounted, mountedFrom, mountImage } from '../../src/sandbox/disk/image
 import type { BlankDiskOptions } from '../../src/sandbox/disk/blank-disk.ts';
 import { Helper, missingHelper, PERL } from '../../src/sandbox/helper.ts';
 import { moveMount } from '../../src/sandbox/mounter.ts';
-import { Volumes, type DiskMode } from '../../src/sandbox/volumes.ts';
+import { TRIAL_DISK_BYTES, Volumes, type DiskMode } from '../../src/sandbox/volumes.ts';
 import { MIB } from './fixture.ts';
 import { silentLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
@@ -77,7 +87,8 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
       assert.deepEqual(readdirSync(join(at(name), 'workspace')), []);
       writeFileSync(join(at(name), 'workspace/whose'), name);
     }
-    assert.equal(statSync(join(disks, 'a.img')).ino, blank.ino, 'the first gets the one that was there');
+    const inodes = ['a', 'b'].map((name) => statSync(join(disks, `${name}.img`)).ino);
+    assert.equal(inodes.filter((inode) => inode === blank.ino).length, 1, 'one gets the one that was there');
     assert.notEqual(statSync(at('a')).dev, statSync(at('b')).dev);
     assert.deepEqual(
       mountedFrom(disks).map((mount) => mount.folder),
@@ -122,9 +133,84 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
     });
   }
 
+  test('is its own all the same when somebody has unmounted the one that was ready', async () => {
+    const { volumes, disks, at, warnings, ready, end } = place();
+    await ready();
+    assert.equal(spawnSync('umount', [join(disks, `blank-${process.pid}`)]).status, 0);
+    await volumes.open(at('a'), user, bytes);
+    assert.deepEqual(
+      mountedFrom(disks).map((mount) => mount.folder),
+      [at('a')],
+    );
+    assert.deepEqual(warnings, ['A disk that was ready could not be given.']);
+    await ready();
+    await volumes.open(at('b'), user, bytes);
+    await end();
+  });
+
+  test('is a folder after all when `auto` cannot make it, and what `image` cannot make is told', async () => {
+    const { volumes, disks, at, warnings, end } = place({ mode: 'auto' });
+    const image = place({ mode: 'image' });
+    for (const folder of [disks, image.disks])
+      mkdirSync(join(folder, `a.img.new-${process.pid}`), { recursive: true });
+    assert.equal((await volumes.open(at('a'), user, bytes)).quota?.fileBytes, bytes);
+    assert.deepEqual(warnings, ['A new agent is watched, since its disk could not be made.']);
+    assert.equal((await volumes.open(at('b'), user, bytes)).quota, null);
+    await assert.rejects(image.volumes.open(image.at('a'), user, bytes));
+    for (const folder of [disks, image.disks]) rmdirSync(join(folder, `a.img.new-${process.pid}`));
+    assert.equal((await volumes.open(at('a'), user, bytes)).quota?.fileBytes, bytes, 'it stays what it is');
+    assert.equal((await image.volumes.open(image.at('a'), user, bytes)).quota, null);
+    await end();
+    await image.end();
+  });
+
+  test('is not laid over the files of a volume that is a folder, whatever they are, nor made for a trial', async () => {
+    for (const mode of ['auto', 'image'] as const) {
+      const { volumes, at, end } = place({ mode });
+      // As while a restore swaps the trees.
+      mkdirSync(join(at('a'), 'next'), { recursive: true });
+      await volumes.prepare(at('a'), null);
+      assert.ok(!isMounted(at('a')));
+      await end();
+    }
+    const { volumes, at, end } = place({ mode: 'auto' });
+    assert.notEqual((await volumes.open(at('a'), user, TRIAL_DISK_BYTES)).quota, null);
+    await end();
+  });
+
+  test('is unmounted by the end of a service whose data directory is named by a link', async () => {
+    const real = join(folder, 'real');
+    mkdirSync(real);
+    const root = join(folder, 'link');
+    symlinkSync(real, root);
+    const { volumes, at, ready, end } = place({ root });
+    await ready();
+    for (const name of ['a', 'b']) await volumes.open(at(name), user, bytes);
+    writeFileSync(join(at('a'), 'workspace/kept'), '');
+    // As for a sandbox that lives on.
+    await volumes.close([at('b')]);
+    assert.deepEqual([isMounted(at('a')), isMounted(at('b'))], [false, true]);
+    await volumes.open(at('a'), user, bytes);
+    assert.ok(existsSync(join(at('a'), 'workspace/kept')));
+    await end();
+  });
+
+  test('is removed by the end of the next service, though that watches, when a service was killed while it was nobody’s', async () => {
+    const { volumes, disks, end } = place({ mode: 'watch' });
+    // A container has the same few pids again and again.
+    const left = join(disks, `blank-${process.ppid}`);
+    mkdirSync(left, { recursive: true });
+    await makeImage(`${left}.img`, bytes, null);
+    await mountImage(`${left}.img`, left, silentLog);
+    await volumes.close([]);
+    assert.deepEqual(mountedFrom(disks), []);
+    assert.deepEqual(readdirSync(disks), []);
+    await end();
+  });
+
   test('is found again when the service was killed while it gave it, and one that was nobody’s is removed', async () => {
     const { volumes, disks, at, end } = place();
-    const killed = spawnSync('true').pid;
+    const killed = process.ppid;
     const left = join(disks, `blank-${killed}`);
     mkdirSync(left, { recursive: true });
     await makeImage(join(disks, 'a.img'), bytes, null);
@@ -173,9 +259,10 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
     assert.equal(spawnSync('mount', ['-o', 'loop', host, root]).status, 0);
     try {
       const { volumes, disks, at, warnings, end } = place({ mode: 'auto', root });
-      const own: string[] = [];
-      for (const name of ['a', 'b', 'c', 'd', 'e'])
-        if ((await volumes.open(at(name), user, bytes)).quota === null) own.push(name);
+      const names = ['a', 'b', 'c', 'd', 'e'];
+      // All at once.
+      const opened = await Promise.all(names.map((name) => volumes.open(at(name), user, bytes)));
+      const own = names.filter((_, n) => opened[n]?.quota === null);
       assert.ok(own.length >= 1 && own.length <= 3, `with disks of their own: ${own.join(', ')}`);
       assert.deepEqual(
         readdirSync(disks).filter((name) => name.endsWith('.img')),
@@ -187,9 +274,9 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
       assert.equal(said.length, 1);
       assert.deepEqual(warnings, said);
       // Again and again the same: a volume stays what it is.
-      for (const name of ['a', 'e'])
+      for (const name of names)
         assert.equal((await volumes.open(at(name), user, bytes)).quota === null, own.includes(name));
-      await volumes.remove(at('a'));
+      await volumes.remove(at(own[0]!));
       await until('its room is free', async () => !(await volumes.report(true)).notes.includes(said[0]!));
       assert.equal((await volumes.open(at('f'), user, bytes)).quota, null);
       await end();

@@ -5,7 +5,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { deed } from '../../domain/deeds.ts';
 import type { Log } from '../../domain/log.ts';
 import { addReserve, blankOf, imageBytesFor, lockOf, makeImage } from './image-file.ts';
-import { isMounted, isMountOf, mountImage, unmount } from './image-mounts.ts';
+import { isMountOf, isMountPoint, mountImage, unmount } from './image-mounts.ts';
+
+/** Unmounts what is mounted there and removes the folder, never what is in it. */
+export async function discardBlank(folder: string): Promise<void> {
+  if (!existsSync(folder)) return;
+  if (isMountPoint(folder)) await unmount(folder, true);
+  await deed(folder, () => rmdir(folder));
+}
 
 export interface BlankDiskOptions {
   /** Mounts at one folder what is mounted at another. When it rejects, it may be at either or both. */
@@ -67,13 +74,15 @@ export class BlankDisk {
     this.readyBytes = null;
     const { folder, file } = this.places();
     return this.inTurn(async () => {
+      // Else its folder would be moved, and nothing of a disk.
+      if (!isMountOf(file, folder)) throw new Error('Somebody has unmounted it.');
       await deed(image, () => rename(file, image));
       await this.move(folder, volumeDir);
       if (!isMountOf(image, volumeDir)) throw new Error('Another disk was mounted.');
       return true;
     }).catch(async (error: unknown) => {
       this.log.warn('A disk that was ready could not be given.', { image, error: String(error) });
-      if (isMounted(volumeDir)) await unmount(volumeDir, true);
+      if (isMountPoint(volumeDir)) await unmount(volumeDir, true);
       return false;
     });
   }
@@ -104,10 +113,8 @@ export class BlankDisk {
 
   private async discard(): Promise<void> {
     const { folder, file } = this.places();
-    if (existsSync(folder) && isMounted(folder)) await unmount(folder, true);
+    await discardBlank(folder);
     for (const path of [file, lockOf(file)]) await deed(folder, () => rm(path, { force: true }));
-    // Never through a mount.
-    if (existsSync(folder)) await deed(folder, () => rmdir(folder));
   }
 
   private places(): { folder: string; file: string } {

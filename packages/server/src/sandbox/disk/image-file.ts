@@ -135,12 +135,12 @@ export function imageSize(image: string): number {
 const unfinished = (image: string): string => `${image}.new-${process.pid}`;
 /** The same: what a trial makes begins with this, */
 export const trialOf = (): string => `trial-${process.pid}`;
-/** and what is made before its agent with this. */
+/** and what is made before its agent with this. Only the service makes such, of which there is one. */
 export const blankOf = (): string => `blank-${process.pid}`;
-/** The process that made an unfinished image, or anything of a trial or a blank disk, by the name; null when it is no such thing. */
+export const isBlank = (name: string): boolean => /^blank-\d+(\.img(\.lock)?)?$/.test(name);
+/** The process that made an unfinished image, or anything of a trial, by the name; null when it is no such thing. */
 export const makerOf = (name: string): number | null =>
-  Number(/\.new-(\d+)$/.exec(name)?.[1] ?? /^(?:trial|blank)-(\d+)(\.img(\.lock)?)?$/.exec(name)?.[1]) ||
-  null;
+  Number(/\.new-(\d+)$/.exec(name)?.[1] ?? /^trial-(\d+)(\.img(\.lock)?)?$/.exec(name)?.[1]) || null;
 export const lockOf = (image: string): string => `${image}.lock`;
 
 async function replacing(image: string, make: (fresh: string) => Promise<void>): Promise<void> {

@@ -13,6 +13,9 @@ export function isMounted(folder: string): boolean {
   return stat !== undefined && stat.dev !== statSync(dirname(folder)).dev;
 }
 
+/** Whether anything is mounted there, also a folder of the same file system. */
+export const isMountPoint = (folder: string): boolean => mounts().some((mount) => mount.folder === folder);
+
 /** How the kernel says so of ext4: older ones make it read-only, newer ones (from 6.14) leave it as it is but for a mark. */
 const CLOSED_OPTIONS = ['ro', 'emergency_ro', 'shutdown'];
 

@@ -1,13 +1,14 @@
-import { existsSync, statfsSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statfsSync, statSync } from 'node:fs';
 import { mkdir, readdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { deed } from '../../domain/deeds.ts';
 import type { Log } from '../../domain/log.ts';
-import { BlankDisk, type BlankDiskOptions } from './blank-disk.ts';
+import { BlankDisk, discardBlank, type BlankDiskOptions } from './blank-disk.ts';
 import {
   addReserve,
   imageBytesFor,
   imageSize,
+  isBlank,
   lockOf,
   makeImage,
   makerOf,
@@ -42,6 +43,7 @@ export class DiskImages {
   private readonly imagesDir: string;
   private readonly log: Log;
   private readonly blank: BlankDisk | null;
+  private plannedBytes = 0;
   private tidied: Promise<void> | null = null;
 
   /** `blanks`: absent, no disk is made before its agent. */
@@ -60,9 +62,9 @@ export class DiskImages {
     return existsSync(this.imageOf(volumeDir));
   }
 
-  /** Whether files lie in the volume as in a plain folder. */
+  /** Whether files lie in the volume as in a plain folder: any, since a restore moves `workspace` away for a moment. */
   isFolder(volumeDir: string): boolean {
-    return !this.has(volumeDir) && existsSync(join(volumeDir, 'workspace'));
+    return !this.has(volumeDir) && existsSync(volumeDir) && readdirSync(volumeDir).length > 0;
   }
 
   /** Whether a removal was broken off. */
@@ -96,13 +98,19 @@ export class DiskImages {
   }
 
   /**
-   * Whether the host has room for one more, and would still have a tenth of its disk, and a gibibyte, for all else: an image takes all of it at once.
+   * Sets aside, until the function that it resolves with is called, the room for one more: an image takes all of it at once. Null: the host would not have a tenth
+   * of its disk, and a gibibyte, for all else.
    */
-  async hasRoom(limitBytes: number): Promise<boolean> {
-    if (this.blank?.isReady(limitBytes)) return true;
+  async plan(limitBytes: number): Promise<(() => void) | null> {
+    const bytes = imageBytesFor(limitBytes);
     await mkdir(this.imagesDir, { recursive: true, mode: 0o700 });
     const { bavail, blocks, bsize } = await statfs(this.imagesDir);
-    return bavail * bsize - imageBytesFor(limitBytes) >= Math.max(1024 * MIB, blocks * bsize * LEFT_SHARE);
+    const left = bavail * bsize - this.plannedBytes - bytes;
+    // One that is ready has its room already, and is for one agent.
+    const isReady = this.plannedBytes === 0 && this.blank?.isReady(limitBytes);
+    if (!isReady && left < Math.max(1024 * MIB, blocks * bsize * LEFT_SHARE)) return null;
+    this.plannedBytes += bytes;
+    return () => void (this.plannedBytes -= bytes);
   }
 
   /** Whether the kernel has closed it after an error, as when the disk below it had no room. */
@@ -155,8 +163,14 @@ export class DiskImages {
 
   /** Nothing of a service that was stopped stays mounted but what sandboxes use that live on. */
   async close(used: ReadonlySet<string>): Promise<void> {
-    await this.blank?.close();
+    await this.blank?.close().catch((error: unknown) => this.cannot('A disk that is nobody’s', error));
+    // Of earlier services, when nobody has asked for a disk of this one.
+    if (existsSync(this.imagesDir)) await this.tidiedOnce();
     for (const { folder } of mountedFrom(this.imagesDir)) if (!used.has(folder)) await unmount(folder, false);
+  }
+
+  private cannot(what: string, error: unknown): void {
+    this.log.warn(`${what} could not be removed.`, { error: String(error) });
   }
 
   private async resized(image: string, limitBytes: number): Promise<void> {
@@ -179,19 +193,19 @@ export class DiskImages {
   }
 
   private tidiedOnce(): Promise<void> {
-    return (this.tidied ??= this.tidy());
+    this.tidied ??= this.tidy().catch((error: unknown) => {
+      this.tidied = null;
+      throw error;
+    });
+    return this.tidied;
   }
 
   /** What an earlier service left: images that it did not finish, loop devices without a mount, mounts without an image. */
   private async tidy(): Promise<void> {
     await mkdir(this.imagesDir, { recursive: true, mode: 0o700 });
     for (const name of await readdir(this.imagesDir)) {
-      const maker = makerOf(name);
-      if (maker === null || existsSync(`/proc/${maker}`)) continue;
-      const left = join(this.imagesDir, name);
-      // The trial of a service that was killed in the middle of it.
-      if (isMounted(left)) await unmount(left, true);
-      await rm(left, { recursive: true, force: true });
+      // What cannot be removed must not keep anybody from his disk.
+      await this.tidyOne(name).catch((error: unknown) => this.cannot(`${name} in ${this.imagesDir}`, error));
     }
     for (const { folder, image } of mountedFrom(this.imagesDir)) {
       if (!existsSync(image)) await unmount(folder, true);
@@ -200,6 +214,17 @@ export class DiskImages {
     }
     const stray = await detachStray(this.imagesDir);
     if (stray.length > 0) this.log.info('Loop devices without a mount were let go.', { devices: stray });
+  }
+
+  private async tidyOne(name: string): Promise<void> {
+    const left = join(this.imagesDir, name);
+    if (isBlank(name) && name.includes('.')) return rm(left, { force: true });
+    if (isBlank(name)) return discardBlank(left);
+    const maker = makerOf(name);
+    if (maker === null || existsSync(`/proc/${maker}`)) return;
+    // The trial of a service that was killed in the middle of it.
+    if (isMounted(left)) await unmount(left, true);
+    await rm(left, { recursive: true, force: true });
   }
 
   private imageOf(volumeDir: string): string {
