@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RunningSandbox, SandboxDriver, SandboxSpec } from '../domain/ports/sandbox.ts';
+import { trialOf } from './disk/image-file.ts';
 import { TRIAL_DISK_BYTES } from './volumes.ts';
 
 const MIB = 1024 * 1024;
@@ -33,7 +34,8 @@ export async function runTrial({
 }: TrialRequest): Promise<string> {
   const id = randomUUID();
   const folder = join(areaDir, `trial-${id}`);
-  const volumeDir = join(folder, 'volume');
+  // Where it gets an image, that has the same name: others may be trying something, too.
+  const volumeDir = join(folder, `${trialOf()}-${id}`);
   try {
     mkdirSync(folder, { recursive: true, mode: isRoot ? 0o711 : 0o700 });
     const spec: SandboxSpec = {

@@ -20,7 +20,7 @@ import type { BlankDiskOptions } from '../../src/sandbox/disk/blank-disk.ts';
 import { Helper, missingHelper, PERL } from '../../src/sandbox/helper.ts';
 import { moveMount } from '../../src/sandbox/mounter.ts';
 import { TRIAL_DISK_BYTES, Volumes, type DiskMode } from '../../src/sandbox/volumes.ts';
-import { MIB } from './fixture.ts';
+import { fixture, MIB } from './fixture.ts';
 import { silentLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
 
@@ -91,7 +91,9 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
     assert.equal(inodes.filter((inode) => inode === blank.ino).length, 1, 'one gets the one that was there');
     assert.notEqual(statSync(at('a')).dev, statSync(at('b')).dev);
     assert.deepEqual(
-      mountedFrom(disks).map((mount) => mount.folder),
+      mountedFrom(disks)
+        .map((mount) => mount.folder)
+        .toSorted(),
       [at('a'), at('b')],
     );
     await ready();
@@ -283,6 +285,16 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
     } finally {
       await until('it is unmounted', () => spawnSync('umount', [root]).status === 0);
     }
+  });
+
+  test('of a trial is nobody else’s: services and `berth doctor` try side by side', async () => {
+    const disk = { mode: 'image' as const, imagesDir: join(folder, 'trials'), bytes };
+    const fx = fixture({ disk });
+    const reports = await Promise.all([1, 2, 3].map(() => fx.driver.capabilities(true)));
+    for (const { problems, warmPool } of reports)
+      assert.deepEqual({ problems, warmPool }, { problems: [], warmPool: true });
+    await fx.close();
+    assert.deepEqual(readdirSync(disk.imagesDir), []);
   });
 
   test('is not tried before somebody asks whether it can be an image, unless only an image will do', async () => {

@@ -140,7 +140,8 @@ export const blankOf = (): string => `blank-${process.pid}`;
 export const isBlank = (name: string): boolean => /^blank-\d+(\.img(\.lock)?)?$/.test(name);
 /** The process that made an unfinished image, or anything of a trial, by the name; null when it is no such thing. */
 export const makerOf = (name: string): number | null =>
-  Number(/\.new-(\d+)$/.exec(name)?.[1] ?? /^trial-(\d+)(\.img(\.lock)?)?$/.exec(name)?.[1]) || null;
+  Number(/\.new-(\d+)$/.exec(name)?.[1] ?? /^trial-(\d+)(-[\da-f-]+)?(\.img(\.lock)?)?$/.exec(name)?.[1]) ||
+  null;
 export const lockOf = (image: string): string => `${image}.lock`;
 
 async function replacing(image: string, make: (fresh: string) => Promise<void>): Promise<void> {
