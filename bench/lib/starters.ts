@@ -1,9 +1,12 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { BlankSandbox, SandboxSpec } from '../../packages/server/src/domain/ports/sandbox.ts';
-import { blankSpec, fixture, MIB } from '../../packages/server/test/sandbox/fixture.ts';
+import { blankSpec, fixture, MIB, type Fixture } from '../../packages/server/test/sandbox/fixture.ts';
 
 /** A program that runs: it wrote one byte when it had started, and writes back what it gets. */
 export interface Running {
@@ -72,17 +75,45 @@ export function bareStarter(): Starter {
   };
 }
 
-/** What an agent gets by default (docs/configuration.md), but for its disk, which nothing here writes to. */
+/** What an agent gets by default (docs/configuration.md), but for the size of its disk, which nothing here writes to. */
 const limits = { memoryBytes: 1024 * MIB, cpus: 1, pids: 256, diskBytes: 256 * MIB, openFiles: 4096 };
 const NODE_INSIDE = '/opt/node';
 
+/** A driver whose agents are watched, or are new each time and get a disk of their own, as by default. */
+function driverWith(ownDisks: boolean): {
+  made: Fixture;
+  ready: () => Promise<void>;
+  end: () => Promise<void>;
+} {
+  if (!ownDisks) {
+    const made = fixture();
+    return { made, ready: async () => undefined, end: () => made.close() };
+  }
+  const imagesDir = mkdtempSync(join(tmpdir(), 'berth-bench-disks-'));
+  const made = fixture({ disk: { mode: 'image', imagesDir, bytes: limits.diskBytes } });
+  return {
+    made,
+    // One is made before its agent, as in a service.
+    async ready() {
+      const reserve = join(imagesDir, `blank-${process.pid}`, 'reserve');
+      while (!existsSync(reserve)) await new Promise((resolve) => setTimeout(resolve, 20));
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    },
+    async end() {
+      await made.close();
+      rmSync(imagesDir, { recursive: true });
+    },
+  };
+}
+
 /** Berth's own driver, hardened as for every agent. */
-export function berthStarter(): Starter {
-  const made = fixture();
+export function berthStarter(ownDisks = false): Starter {
+  const { made, ready, end } = driverWith(ownDisks);
   const binds = [{ hostPath: process.execPath, path: NODE_INSIDE }];
   let slot = 0;
   return {
     name: 'Berth',
+    prepare: () => (slot === 0 ? Promise.resolve() : ready()),
     async start() {
       slot += 1;
       const spec = made.spec([NODE_INSIDE, '-e', echoProgram], { slot, binds, limits });
@@ -96,7 +127,7 @@ export function berthStarter(): Starter {
         thaw: () => sandbox.thaw(),
       };
     },
-    end: () => made.close(),
+    end,
   };
 }
 
@@ -112,8 +143,8 @@ process.chdir('/workspace');
 ${echoProgram}`;
 
 /** The same from a pool: what is measured begins when somebody wants it. */
-export function poolStarter(): Starter {
-  const made = fixture();
+export function poolStarter(ownDisks = false): Starter {
+  const { made, ready: diskIsReady, end } = driverWith(ownDisks);
   const binds = [{ hostPath: process.execPath, path: NODE_INSIDE }];
   let slot = 0;
   let ready: { blank: BlankSandbox; spec: SandboxSpec } | null = null;
@@ -126,6 +157,7 @@ export function poolStarter(): Starter {
       ready = { spec, blank: await made.driver.prepare({ ...blankSpec(spec), command }) };
       // Until Node has started.
       await new Promise((resolve) => setTimeout(resolve, 1_000));
+      await diskIsReady();
     },
     async start() {
       if (!ready) throw new Error('It was not prepared.');
@@ -141,6 +173,6 @@ export function poolStarter(): Starter {
         thaw: null,
       };
     },
-    end: () => made.close(),
+    end,
   };
 }

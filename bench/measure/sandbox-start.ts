@@ -1,3 +1,8 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { tryImage } from '../../packages/server/src/sandbox/disk/image-probe.ts';
+import { silentLog } from '../../packages/server/test/support/log.ts';
 import { atMost, figure, notMeasured } from '../lib/figure.ts';
 import type { Figure } from '../lib/figure.ts';
 import { kernelMb, pssMb } from '../lib/memory.ts';
@@ -33,8 +38,11 @@ export async function sandboxStart(): Promise<Figure[]> {
   const berth = timesOf(berthStarter());
   const other = typeof runtime === 'string' ? null : timesOf(runtime);
   const pool = process.getuid?.() === 0 ? timesOf(poolStarter()) : null;
+  const disk = await diskProblem();
+  const [ownDisk, ownDiskPool] =
+    disk === null ? [timesOf(berthStarter(true)), timesOf(poolStarter(true))] : [null, null];
   const alone = other ? [bare, berth, other] : [bare, berth];
-  const all = pool ? [...alone, pool] : alone;
+  const all = [...alone, pool, ownDisk, ownDiskPool].filter((times) => times !== null);
   try {
     // The first of each opens what is kept: cgroups, the seccomp filter, proxies.
     for (const { starter } of all) {
@@ -51,7 +59,32 @@ export async function sandboxStart(): Promise<Figure[]> {
   const claim = pool
     ? figure(fromPool, 'ms', pool.firstByteMs, { target: atMost(30), floor: median(bare.firstByteMs) })
     : notMeasured(fromPool, 'ms', 'only root has one');
-  return [...startFigures(bare, berth, other, whyNot), claim, ...crowdFigures(bare, berth, other, whyNot)];
+  const onNewDisk = [
+    [
+      'Cold start of Node to its first byte, Berth, with the disk of a new agent',
+      ownDisk,
+      1.3 * median(bare.firstByteMs),
+    ],
+    [`${fromPool}, with the disk of a new agent`, ownDiskPool, 30],
+  ] as const;
+  return [
+    ...startFigures(bare, berth, other, whyNot),
+    claim,
+    ...onNewDisk.map(([name, times, most]) =>
+      times
+        ? figure(name, 'ms', times.firstByteMs, { target: atMost(most), floor: median(bare.firstByteMs) })
+        : notMeasured(name, 'ms', disk ?? ''),
+    ),
+    ...crowdFigures(bare, berth, other, whyNot),
+  ];
+}
+
+/** Why agents have no disks of their own here; null when they have. */
+async function diskProblem(): Promise<string | null> {
+  const folder = mkdtempSync(join(tmpdir(), 'berth-bench-disks-'));
+  const { problem } = await tryImage(folder, silentLog);
+  rmSync(folder, { recursive: true });
+  return problem;
 }
 
 function timesOf(starter: Starter): Times {

@@ -96,7 +96,7 @@ export class Volumes {
 
   /** Makes the disk of the next new agent before it is there, where it is to be an image. What fails is told in the log. */
   async expect(limitBytes: number): Promise<void> {
-    if (this.mode === 'watch' || limitBytes !== this.bytes) return;
+    if (this.mode === 'watch' || limitBytes !== this.bytes || this.images.isBlankReady(limitBytes)) return;
     try {
       const release = await this.planImage(limitBytes);
       if (release) await this.images.keepBlank(limitBytes).finally(release);

@@ -1,11 +1,11 @@
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { mkdir, rename, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { deed } from '../../domain/deeds.ts';
 import type { Log } from '../../domain/log.ts';
 import { addReserve, blankOf, imageBytesFor, lockOf, makeImage } from './image-file.ts';
-import { isMountOf, isMountPoint, mountImage, unmount } from './image-mounts.ts';
+import { isMountPoint, mountImage, unmount } from './image-mounts.ts';
 
 /** Unmounts what is mounted there and removes the folder, never what is in it. */
 export async function discardBlank(folder: string): Promise<void> {
@@ -30,8 +30,8 @@ export class BlankDisk {
   private readonly move: BlankDiskOptions['move'];
   private readonly pauseMs: number;
   private readonly log: Log;
-  /** The size of the one that is ready. */
-  private readyBytes: number | null = null;
+  /** Size and device number of the one that is ready: the kernel gives that number to no other while it is mounted. */
+  private ready: { bytes: number; dev: number } | null = null;
   private expected: Promise<void> | null = null;
   private readonly closing = new AbortController();
   /** One thing at a time is done to it. */
@@ -46,12 +46,12 @@ export class BlankDisk {
 
   /** Whether one for this limit is ready, so that the next agent needs no more room. */
   isReady(limitBytes: number): boolean {
-    return this.readyBytes === imageBytesFor(limitBytes);
+    return this.ready?.bytes === imageBytesFor(limitBytes);
   }
 
   /** Makes one when there is none, a little later. One that failed is tried again by the next call. */
   keep(limitBytes: number): Promise<void> {
-    if (this.readyBytes !== null) return Promise.resolve();
+    if (this.ready) return Promise.resolve();
     this.expected ??= this.makeSoon(limitBytes).finally(() => (this.expected = null));
     return this.expected;
   }
@@ -70,15 +70,16 @@ export class BlankDisk {
    */
   async give(image: string, volumeDir: string, limitBytes: number): Promise<boolean> {
     // Nobody waits for one that is being made: to make another takes no longer.
-    if (!this.isReady(limitBytes)) return false;
-    this.readyBytes = null;
+    if (!this.ready || !this.isReady(limitBytes)) return false;
+    const { dev } = this.ready;
+    this.ready = null;
     const { folder, file } = this.places();
     return this.inTurn(async () => {
       // Else its folder would be moved, and nothing of a disk.
-      if (!isMountOf(file, folder)) throw new Error('Somebody has unmounted it.');
+      if (statSync(folder).dev !== dev) throw new Error('Somebody has unmounted it.');
       await deed(image, () => rename(file, image));
       await this.move(folder, volumeDir);
-      if (!isMountOf(image, volumeDir)) throw new Error('Another disk was mounted.');
+      if (statSync(volumeDir).dev !== dev) throw new Error('Another disk was mounted.');
       return true;
     }).catch(async (error: unknown) => {
       this.log.warn('A disk that was ready could not be given.', { image, error: String(error) });
@@ -90,7 +91,7 @@ export class BlankDisk {
   async close(): Promise<void> {
     this.closing.abort();
     await this.inTurn(async () => {
-      this.readyBytes = null;
+      this.ready = null;
       await this.discard();
     });
   }
@@ -103,7 +104,7 @@ export class BlankDisk {
       await makeImage(file, limitBytes, null);
       await mountImage(file, folder, this.log);
       await addReserve(folder, limitBytes);
-      this.readyBytes = imageBytesFor(limitBytes);
+      this.ready = { bytes: imageBytesFor(limitBytes), dev: statSync(folder).dev };
       this.log.debug('A disk is ready for the next new agent.');
     } catch (error) {
       await this.discard().catch(() => undefined);

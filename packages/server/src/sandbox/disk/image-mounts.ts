@@ -140,7 +140,7 @@ export function mountedFrom(imagesDir: string): { folder: string; image: string 
 }
 
 /** By what the kernel says of the folder's device: names may lead by links. */
-export function isMountOf(image: string, folder: string): boolean {
+function isMountOf(image: string, folder: string): boolean {
   const { dev } = statSync(folder);
   // A container sees more devices of the host than it has nodes for.
   const numberOf = (path: string) => statSync(path, { throwIfNoEntry: false })?.rdev;

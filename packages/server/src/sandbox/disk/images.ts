@@ -91,6 +91,10 @@ export class DiskImages {
     return true;
   }
 
+  isBlankReady(limitBytes: number): boolean {
+    return this.blank?.isReady(limitBytes) ?? false;
+  }
+
   /** Makes one ready for the next new agent. */
   async keepBlank(limitBytes: number): Promise<void> {
     await this.tidiedOnce();
@@ -107,7 +111,7 @@ export class DiskImages {
     const { bavail, blocks, bsize } = await statfs(this.imagesDir);
     const left = bavail * bsize - this.plannedBytes - bytes;
     // One that is ready has its room already, and is for one agent.
-    const isReady = this.plannedBytes === 0 && this.blank?.isReady(limitBytes);
+    const isReady = this.plannedBytes === 0 && this.isBlankReady(limitBytes);
     if (!isReady && left < Math.max(1024 * MIB, blocks * bsize * LEFT_SHARE)) return null;
     this.plannedBytes += bytes;
     return () => void (this.plannedBytes -= bytes);
