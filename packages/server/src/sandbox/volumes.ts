@@ -52,6 +52,7 @@ export class Volumes {
   private readonly queues = new Map<string, Promise<unknown>>();
   private found: Promise<ImageTrial> | null = null;
   private hasTold = false;
+  private expected: Promise<void> | null = null;
 
   constructor({ mode, imagesDir, bytes }: DiskOptions, log: Log, blanks: BlankDiskOptions | null = null) {
     this.mode = mode;
@@ -95,8 +96,15 @@ export class Volumes {
   }
 
   /** Makes the disk of the next new agent before it is there, where it is to be an image. What fails is told in the log. */
-  async expect(limitBytes: number): Promise<void> {
-    if (this.mode === 'watch' || limitBytes !== this.bytes || this.images.isBlankReady(limitBytes)) return;
+  expect(limitBytes: number): Promise<void> {
+    if (this.mode === 'watch' || limitBytes !== this.bytes || this.images.isBlankReady(limitBytes))
+      return Promise.resolve();
+    // It is one, however many ask for it, and takes the room of one.
+    this.expected ??= this.expectOne(limitBytes).finally(() => (this.expected = null));
+    return this.expected;
+  }
+
+  private async expectOne(limitBytes: number): Promise<void> {
     try {
       const release = await this.planImage(limitBytes);
       if (release) await this.images.keepBlank(limitBytes).finally(release);
@@ -165,8 +173,13 @@ export class Volumes {
     if (isAuto && limitBytes === TRIAL_DISK_BYTES) return false;
     const release = await this.planImage(limitBytes);
     if (!release) {
-      if (isAuto) return false;
-      throw new Error(`BERTH_DISK_MODE=image: ${await this.problem()}`);
+      const problem = await this.problem();
+      if (!isAuto) throw new Error(`BERTH_DISK_MODE=image: ${problem}`);
+      // What is so for every agent is told once.
+      if (problem === null) this.log.warn(NO_ROOM, { volumeDir });
+      else if (!this.hasTold) this.log.warn(`The disks of new agents are watched. ${problem}`);
+      this.hasTold ||= problem !== null;
+      return false;
     }
     try {
       await this.images.open(volumeDir, user, limitBytes);
@@ -189,11 +202,8 @@ export class Volumes {
   private async planImage(limitBytes: number): Promise<(() => void) | null> {
     const problem = await this.problem();
     const release = problem === null ? await this.images.plan(limitBytes) : null;
-    if (release || this.mode === 'image') return release ?? (problem === null ? () => undefined : null);
-    if (!this.hasTold)
-      this.log.warn(problem === null ? NO_ROOM : `The disks of new agents are watched. ${problem}`);
-    this.hasTold = true;
-    return null;
+    // An image that was asked for by name is made while there is any room at all.
+    return release ?? (this.mode === 'image' && problem === null ? () => undefined : null);
   }
 
   private async folder(volumeDir: string, limitBytes: number): Promise<OpenVolume> {

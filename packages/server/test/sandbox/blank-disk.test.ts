@@ -211,7 +211,7 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
   });
 
   test('is found again when the service was killed while it gave it, and one that was nobody’s is removed', async () => {
-    const { volumes, disks, at, end } = place();
+    const { volumes, disks, at, ready, end } = place();
     const killed = process.ppid;
     const left = join(disks, `blank-${killed}`);
     mkdirSync(left, { recursive: true });
@@ -220,12 +220,16 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
     mkdirSync(join(left, 'workspace'));
     writeFileSync(join(left, 'workspace/kept'), '');
     writeFileSync(`${left}.img`, 'half');
+    // `berth doctor` beside a service opens disks, too, and leaves alone what is ready there.
     await volumes.open(at('a'), user, bytes);
     assert.deepEqual(readdirSync(join(at('a'), 'workspace')), ['kept']);
+    assert.ok(existsSync(`${left}.img`));
+    await ready();
     assert.deepEqual(
-      readdirSync(disks).filter((name) => name.startsWith('blank-')),
+      readdirSync(disks).filter((name) => name.startsWith(`blank-${killed}`)),
       [],
     );
+    assert.deepEqual(readdirSync(join(at('a'), 'workspace')), ['kept']);
     await end();
   });
 
@@ -250,15 +254,34 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
     }
   });
 
-  test('is watched by `auto` where less than a tenth of the host’s disk, or a gibibyte, would stay free', async () => {
-    const root = join(folder, 'small');
+  /** A file system of the host. */
+  function hostDisk(name: string, mib: number): string {
+    const root = join(folder, name);
     mkdirSync(root, { recursive: true });
-    const host = join(folder, 'host.img');
+    const host = join(folder, `${name}.host`);
     writeFileSync(host, '');
-    // A file system has some of it for itself.
-    truncateSync(host, 1024 * MIB + 120 * MIB);
+    truncateSync(host, mib * MIB);
     assert.equal(spawnSync('mkfs.ext4', ['-q', '-F', '-m', '0', host]).status, 0);
     assert.equal(spawnSync('mount', ['-o', 'loop', host, root]).status, 0);
+    return root;
+  }
+
+  test('that is nobody’s yet takes the room of one, however many sandboxes start meanwhile', async () => {
+    const root = hostDisk('roomy', 1024 + 400);
+    try {
+      const { volumes, at, warnings, end } = place({ mode: 'auto', root });
+      const asked = Array.from({ length: 100 }, () => volumes.expect(bytes));
+      assert.equal((await volumes.open(at('a'), user, bytes)).quota, null);
+      await Promise.all(asked);
+      assert.deepEqual(warnings, []);
+      await end();
+    } finally {
+      await until('it is unmounted', () => spawnSync('umount', [root]).status === 0);
+    }
+  });
+
+  test('is watched by `auto` where less than a tenth of the host’s disk, or a gibibyte, would stay free', async () => {
+    const root = hostDisk('small', 1024 + 120);
     try {
       const { volumes, disks, at, warnings, end } = place({ mode: 'auto', root });
       const names = ['a', 'b', 'c', 'd', 'e'];
@@ -274,7 +297,7 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
       assert.ok(isHard);
       const said = notes.filter((note) => note.includes('no room'));
       assert.equal(said.length, 1);
-      assert.deepEqual(warnings, said);
+      assert.deepEqual(warnings, Array(names.length - own.length).fill(said[0]));
       // Again and again the same: a volume stays what it is.
       for (const name of names)
         assert.equal((await volumes.open(at(name), user, bytes)).quota === null, own.includes(name));
@@ -295,6 +318,16 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
       assert.deepEqual({ problems, warmPool }, { problems: [], warmPool: true });
     await fx.close();
     assert.deepEqual(readdirSync(disk.imagesDir), []);
+  });
+
+  test('is looked for where there is no data directory yet, which others can go through then', async () => {
+    const root = join(folder, 'not', 'yet');
+    const trial = await tryImage(join(root, 'disks'), silentLog);
+    assert.equal(trial.problem, null);
+    const modes = ['not', 'not/yet', 'not/yet/disks'].map(
+      (name) => statSync(join(folder, name)).mode & 0o777,
+    );
+    assert.deepEqual(modes, [0o711, 0o711, 0o700]);
   });
 
   test('is not tried before somebody asks whether it can be an image, unless only an image will do', async () => {

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readSync, statfsSync, statSync } from 'node:fs';
-import { open, rename, rm, truncate } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, open, rename, rm, truncate } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { deed } from '../../domain/deeds.ts';
 import type { Log } from '../../domain/log.ts';
 import { started } from '../started.ts';
@@ -129,6 +129,12 @@ export function imageSize(image: string): number {
   } finally {
     closeSync(fd);
   }
+}
+
+/** Closed for others, but not what it lies in: the data directory may not be there yet, and other users go through it. */
+export async function makeImagesDir(imagesDir: string): Promise<void> {
+  await mkdir(dirname(imagesDir), { recursive: true, mode: 0o711 });
+  await mkdir(imagesDir, { recursive: true, mode: 0o700 });
 }
 
 /** Named by its maker: `berth doctor` and the service may be at work side by side. */

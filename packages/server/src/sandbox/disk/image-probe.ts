@@ -2,7 +2,7 @@ import type { Log } from '../../domain/log.ts';
 import { existsSync } from 'node:fs';
 import { mkdir, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { lockOf, makeImage, tool, trialOf } from './image-file.ts';
+import { lockOf, makeImage, makeImagesDir, tool, trialOf } from './image-file.ts';
 import { mountImage, unmount } from './image-mounts.ts';
 
 const TRIAL_BYTES = 16 * 1024 * 1024;
@@ -34,6 +34,7 @@ export async function tryImage(imagesDir: string, log: Log): Promise<ImageTrial>
   const folder = join(imagesDir, trialOf());
   const image = `${folder}.img`;
   try {
+    await makeImagesDir(imagesDir);
     await mkdir(folder, { recursive: true, mode: 0o700 });
     await makeImage(image, TRIAL_BYTES, null);
     const isDirect = await mountImage(image, folder, log);

@@ -11,6 +11,7 @@ import {
   isBlank,
   lockOf,
   makeImage,
+  makeImagesDir,
   makerOf,
   reserveBytes,
   reserveOf,
@@ -45,6 +46,7 @@ export class DiskImages {
   private readonly blank: BlankDisk | null;
   private plannedBytes = 0;
   private tidied: Promise<void> | null = null;
+  private hasNoBlanks: Promise<void> | null = null;
 
   /** `blanks`: absent, no disk is made before its agent. */
   constructor(imagesDir: string, log: Log, blanks: BlankDiskOptions | null) {
@@ -98,6 +100,7 @@ export class DiskImages {
   /** Makes one ready for the next new agent. */
   async keepBlank(limitBytes: number): Promise<void> {
     await this.tidiedOnce();
+    await (this.hasNoBlanks ??= this.tidyBlanks());
     await this.blank?.keep(limitBytes);
   }
 
@@ -107,7 +110,7 @@ export class DiskImages {
    */
   async plan(limitBytes: number): Promise<(() => void) | null> {
     const bytes = imageBytesFor(limitBytes);
-    await mkdir(this.imagesDir, { recursive: true, mode: 0o700 });
+    await makeImagesDir(this.imagesDir);
     const { bavail, blocks, bsize } = await statfs(this.imagesDir);
     const left = bavail * bsize - this.plannedBytes - bytes;
     // One that is ready has its room already, and is for one agent.
@@ -169,7 +172,10 @@ export class DiskImages {
   async close(used: ReadonlySet<string>): Promise<void> {
     await this.blank?.close().catch((error: unknown) => this.cannot('A disk that is nobody’s', error));
     // Of earlier services, when nobody has asked for a disk of this one.
-    if (existsSync(this.imagesDir)) await this.tidiedOnce();
+    if (existsSync(this.imagesDir)) {
+      await this.tidiedOnce();
+      await this.tidyBlanks();
+    }
     for (const { folder } of mountedFrom(this.imagesDir)) if (!used.has(folder)) await unmount(folder, false);
   }
 
@@ -206,7 +212,7 @@ export class DiskImages {
 
   /** What an earlier service left: images that it did not finish, loop devices without a mount, mounts without an image. */
   private async tidy(): Promise<void> {
-    await mkdir(this.imagesDir, { recursive: true, mode: 0o700 });
+    await makeImagesDir(this.imagesDir);
     for (const name of await readdir(this.imagesDir)) {
       // What cannot be removed must not keep anybody from his disk.
       await this.tidyOne(name).catch((error: unknown) => this.cannot(`${name} in ${this.imagesDir}`, error));
@@ -220,10 +226,17 @@ export class DiskImages {
     if (stray.length > 0) this.log.info('Loop devices without a mount were let go.', { devices: stray });
   }
 
+  /** What was nobody's of services that were killed. Only the service asks for it: `berth doctor` may be at work beside one. */
+  private async tidyBlanks(): Promise<void> {
+    for (const name of (await readdir(this.imagesDir)).filter(isBlank)) {
+      const left = join(this.imagesDir, name);
+      const removed = name.includes('.') ? rm(left, { force: true }) : discardBlank(left);
+      await removed.catch((error: unknown) => this.cannot(left, error));
+    }
+  }
+
   private async tidyOne(name: string): Promise<void> {
     const left = join(this.imagesDir, name);
-    if (isBlank(name) && name.includes('.')) return rm(left, { force: true });
-    if (isBlank(name)) return discardBlank(left);
     const maker = makerOf(name);
     if (maker === null || existsSync(`/proc/${maker}`)) return;
     // The trial of a service that was killed in the middle of it.
