@@ -109,15 +109,18 @@ export function engineService({ label, runtime, engine, make, skip }: EngineUnde
 
       const { run, arrived, refusals, world } = await brokerSandbox(t, names, [secret], 'proxy', make());
       world.answer = (message, response) => void response.end(`told ${message.headers.authorization}`);
-      const { stdout, stderr, env } = await run(`node --input-type=module -e "$ASKS"`, { ASKS: asksBoth });
+      const { stdout, stderr, exit, env } = await run(`node --input-type=module -e "$ASKS"`, {
+        ASKS: asksBoth,
+      });
+      const told = `${stdout}${stderr}${JSON.stringify(exit)}`;
       const placeholder = env['TOKEN'] ?? '';
       assert.deepEqual(
         arrived.map(({ host, authorization }) => [host, authorization]),
         [['api.example.com', `Bearer ${value}`]],
-        stdout + stderr,
+        told,
       );
       assert.match(placeholder, /^berth_ph_/);
-      assert.ok(stdout.includes(`api 200 told Bearer ${placeholder}\n`), stdout + stderr);
+      assert.ok(stdout.includes(`api 200 told Bearer ${placeholder}\n`), told);
       assert.match(stdout, /^other 403 /m);
       assert.equal((stdout + stderr).includes(value), false);
       assert.deepEqual(
