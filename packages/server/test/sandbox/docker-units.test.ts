@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import { describe, test } from 'node:test';
+import type { Isolation } from '../../src/domain/ports/sandbox.ts';
+import { containerBody, USER_KERNEL_THREADS } from '../../src/sandbox/docker/container.ts';
 import { provenIsolation } from '../../src/sandbox/docker/isolation.ts';
 import { takeApart } from '../../src/sandbox/docker/streams.ts';
 import { compileFilter, syscallsOf, type FilterArch } from '../../src/sandbox/seccomp/filter.ts';
@@ -131,3 +133,28 @@ for (const arch of ['x64', 'arm64'] as FilterArch[]) {
     });
   });
 }
+
+test('A container gets the threads of a kernel in user space also while it is not known whether it has one.', () => {
+  const spec = {
+    id: 'a',
+    slot: 0,
+    volumeDir: '/v',
+    runDir: '/r',
+    binds: [],
+    command: ['/bin/true'],
+    env: {},
+    limits: { memoryBytes: 64 * 1024 * 1024, cpus: 1, pids: 128, diskBytes: 1024 * 1024, openFiles: 64 },
+    detached: false,
+    transparentEgress: false,
+  };
+  const options = { image: 'i', runtime: null, uid: 1, gid: 1, installation: 'n', seccomp: '{}', etc: [] };
+  const limitOf = (isolation: Isolation | null) => {
+    const body = containerBody(spec, { ...options, isolation, fileBytes: 1024, logFile: null });
+    return (body['HostConfig'] as { PidsLimit: number }).PidsLimit;
+  };
+  const withThreads = 128 + USER_KERNEL_THREADS;
+  assert.deepEqual(
+    [limitOf(null), limitOf('user-kernel'), limitOf('kernel')],
+    [withThreads, withThreads, 128],
+  );
+});

@@ -52,6 +52,8 @@ export const containerName = (installation: string, id: string): string => `bert
 export function containerBody(spec: SandboxSpec, options: ContainerOptions): Record<string, unknown> {
   const { limits } = spec;
   const [program, ...args] = spec.command;
+  // Until a trial has shown which it is, it may be one, which ends with code 2 when it gets no thread.
+  const mayBeUserKernel = options.isolation === null || options.isolation === 'user-kernel';
   return {
     Image: options.image,
     Entrypoint: [program],
@@ -98,7 +100,7 @@ export function containerBody(spec: SandboxSpec, options: ContainerOptions): Rec
       CpuPeriod: CPU_PERIOD_US,
       CpuQuota: Math.max(1000, Math.round(limits.cpus * CPU_PERIOD_US)),
       CpuShares: Math.max(2, Math.round(1024 * limits.cpus)),
-      PidsLimit: limits.pids + (options.isolation === 'user-kernel' ? USER_KERNEL_THREADS : 0),
+      PidsLimit: limits.pids + (mayBeUserKernel ? USER_KERNEL_THREADS : 0),
       Ulimits: [
         ulimit('nofile', limits.openFiles),
         // Counted per host user; the limit of the cgroup is the one that counts. Podman fails without it.
