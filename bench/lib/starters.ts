@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { BlankSandbox, SandboxSpec } from '../../packages/server/src/domain/ports/sandbox.ts';
+import { blankOf } from '../../packages/server/src/sandbox/disk/image-file.ts';
 import { blankSpec, fixture, MIB, type Fixture } from '../../packages/server/test/sandbox/fixture.ts';
 
 /** A program that runs: it wrote one byte when it had started, and writes back what it gets. */
@@ -95,7 +96,7 @@ function driverWith(ownDisks: boolean): {
     made,
     // One is made before its agent, as in a service.
     async ready() {
-      const reserve = join(imagesDir, `blank-${process.pid}`, 'reserve');
+      const reserve = join(imagesDir, blankOf(), 'reserve');
       while (!existsSync(reserve)) await new Promise((resolve) => setTimeout(resolve, 20));
       await new Promise((resolve) => setTimeout(resolve, 100));
     },

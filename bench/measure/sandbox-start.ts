@@ -1,8 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { tryImage } from '../../packages/server/src/sandbox/disk/image-probe.ts';
-import { silentLog } from '../../packages/server/test/support/log.ts';
+import { noDisks } from '../../packages/server/test/support/disk-trial.ts';
 import { atMost, figure, notMeasured } from '../lib/figure.ts';
 import type { Figure } from '../lib/figure.ts';
 import { kernelMb, pssMb } from '../lib/memory.ts';
@@ -38,7 +34,7 @@ export async function sandboxStart(): Promise<Figure[]> {
   const berth = timesOf(berthStarter());
   const other = typeof runtime === 'string' ? null : timesOf(runtime);
   const pool = process.getuid?.() === 0 ? timesOf(poolStarter()) : null;
-  const disk = await diskProblem();
+  const disk = await noDisks();
   const [ownDisk, ownDiskPool] =
     disk === null ? [timesOf(berthStarter(true)), timesOf(poolStarter(true))] : [null, null];
   const alone = other ? [bare, berth, other] : [bare, berth];
@@ -77,14 +73,6 @@ export async function sandboxStart(): Promise<Figure[]> {
     ),
     ...crowdFigures(bare, berth, other, whyNot),
   ];
-}
-
-/** Why agents have no disks of their own here; null when they have. */
-async function diskProblem(): Promise<string | null> {
-  const folder = mkdtempSync(join(tmpdir(), 'berth-bench-disks-'));
-  const { problem } = await tryImage(folder, silentLog);
-  rmSync(folder, { recursive: true });
-  return problem;
 }
 
 function timesOf(starter: Starter): Times {

@@ -21,6 +21,7 @@ import { Helper, missingHelper, PERL } from '../../src/sandbox/helper.ts';
 import { moveMount } from '../../src/sandbox/mounter.ts';
 import { TRIAL_DISK_BYTES, Volumes, type DiskMode } from '../../src/sandbox/volumes.ts';
 import { fixture, MIB } from './fixture.ts';
+import { noDisks } from '../support/disk-trial.ts';
 import { silentLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
 
@@ -29,7 +30,7 @@ type MoveMount = BlankDiskOptions['move'];
 const bytes = 16 * MIB;
 const user = { uid: 200_123, gid: 200_123 };
 const folder = `/tmp/berth-blank-disks-${process.pid}`;
-const { problem } = await tryImage(join(folder, 'trial'), silentLog);
+const problem = await noDisks();
 
 describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? false }, () => {
   let helper: Helper;

@@ -20,6 +20,7 @@ import { tryImage } from '../../src/sandbox/disk/image-probe.ts';
 import { isLetGo, isMounted, mountedFrom, mountImage, unmount } from '../../src/sandbox/disk/image-mounts.ts';
 import { Volumes } from '../../src/sandbox/volumes.ts';
 import { fixture, MIB, type Fixture } from './fixture.ts';
+import { noDisks } from '../support/disk-trial.ts';
 import { silentLog } from '../support/log.ts';
 import { disksSideBySide } from '../support/side-by-side.ts';
 import { until } from '../support/until.ts';
@@ -29,9 +30,7 @@ const limits = { memoryBytes: 256 * MIB, cpus: 1, pids: 64, diskBytes, openFiles
 const roomy = { ...limits, diskBytes: 64 * MIB };
 const FILL = 'head -c 100M /dev/zero | split -b 4M - f';
 
-const folder = '/tmp/berth-trial-' + process.pid;
-const { problem } = await tryImage(folder, silentLog);
-rmSync(folder, { recursive: true, force: true });
+const problem = await noDisks();
 
 function commandOf(pid: string): string {
   try {

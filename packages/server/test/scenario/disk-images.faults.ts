@@ -3,17 +3,15 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isMounted } from '../../src/sandbox/disk/image-mounts.ts';
-import { tryImage } from '../../src/sandbox/disk/image-probe.ts';
 import { Volumes } from '../../src/sandbox/volumes.ts';
+import { noDisks } from '../support/disk-trial.ts';
 import { silentLog } from '../support/log.ts';
 import { disksSideBySide } from '../support/side-by-side.ts';
 import { workshop, type Pushed, type Workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
-const trialDir = `/tmp/berth-images-${process.pid}`;
-const { problem } = await tryImage(trialDir, silentLog);
-rmSync(trialDir, { recursive: true, force: true });
+const problem = await noDisks();
 
 describe(
   'agents with disks of their own, in sandboxes that were kept ready',

@@ -1,19 +1,16 @@
 import assert from 'node:assert/strict';
-import { readdirSync, rmSync, statSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { request, type ClientRequest } from 'node:http';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { tryImage } from '../../src/sandbox/disk/image-probe.ts';
 import { tarEnd, tarHeader } from '../../src/domain/tar.ts';
+import { noDisks } from '../support/disk-trial.ts';
 import { freezeDisk } from '../support/frozen-disk.ts';
-import { silentLog } from '../support/log.ts';
 import { workshop, type Pushed, type Workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
 import { inTime, until } from '../support/until.ts';
 
-const trialDir = `/tmp/berth-images-${process.pid}`;
-const { problem } = await tryImage(trialDir, silentLog);
-rmSync(trialDir, { recursive: true, force: true });
+const problem = await noDisks();
 
 interface Answer {
   status: number;

@@ -1,18 +1,15 @@
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { tryImage } from '../../src/sandbox/disk/image-probe.ts';
+import { noDisks } from '../support/disk-trial.ts';
 import { gauge } from '../support/gauge.ts';
-import { silentLog } from '../support/log.ts';
 import { checkLog, logOf, workshop } from '../support/scenario.ts';
 import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
 
 const isRoot = process.getuid?.() === 0;
-const trialDir = `/tmp/berth-images-${process.pid}`;
-const { problem } = await tryImage(trialDir, silentLog);
-rmSync(trialDir, { recursive: true, force: true });
+const problem = await noDisks();
 
 const ready = (service: Service, count: number): Promise<boolean> =>
   until(

@@ -32,7 +32,6 @@ export class BlankDisk {
   private readonly log: Log;
   /** Size and device number of the one that is ready: the kernel gives that number to no other while it is mounted. */
   private ready: { bytes: number; dev: number } | null = null;
-  private expected: Promise<void> | null = null;
   private readonly closing = new AbortController();
   /** One thing at a time is done to it. */
   private last: Promise<unknown> = Promise.resolve();
@@ -50,17 +49,12 @@ export class BlankDisk {
   }
 
   /** Makes one when there is none, a little later. One that failed is tried again by the next call. */
-  keep(limitBytes: number): Promise<void> {
-    if (this.ready) return Promise.resolve();
-    this.expected ??= this.makeSoon(limitBytes).finally(() => (this.expected = null));
-    return this.expected;
-  }
-
-  private async makeSoon(limitBytes: number): Promise<void> {
+  async keep(limitBytes: number): Promise<void> {
+    if (this.ready) return;
     const { signal } = this.closing;
     await delay(this.pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
     await this.inTurn(async () => {
-      if (!signal.aborted) await this.make(limitBytes);
+      if (!signal.aborted && !this.ready) await this.make(limitBytes);
     });
   }
 

@@ -105,8 +105,8 @@ export class DiskImages {
   }
 
   /**
-   * Sets aside, until the function that it resolves with is called, the room for one more: an image takes all of it at once. Null: the host would not have a tenth
-   * of its disk, and a gibibyte, for all else.
+   * Sets aside, until the function that it resolves with is called, the room for one more: an image takes all of it at
+   * once. Null: the host would not have a tenth of its disk, and a gibibyte, for all else.
    */
   async plan(limitBytes: number): Promise<(() => void) | null> {
     const bytes = imageBytesFor(limitBytes);
@@ -137,7 +137,8 @@ export class DiskImages {
   }
 
   /**
-   * Before a sandbox starts: gives the image the size for the limit, and a full one some room. False when the image is larger than the limit, since what is in it takes more.
+   * Before a sandbox starts: gives the image the size for the limit, and a full one some room. False when the image is
+   * larger than the limit, since what is in it takes more.
    */
   async fit(volumeDir: string, limitBytes: number): Promise<boolean> {
     const image = this.imageOf(volumeDir);
