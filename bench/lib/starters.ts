@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { BlankSandbox, SandboxSpec } from '../../packages/server/src/domain/ports/sandbox.ts';
-import { blankOf } from '../../packages/server/src/sandbox/disk/image-file.ts';
+import { isBlank } from '../../packages/server/src/sandbox/disk/image-file.ts';
 import { blankSpec, fixture, MIB, type Fixture } from '../../packages/server/test/sandbox/fixture.ts';
 
 /** A program that runs: it wrote one byte when it had started, and writes back what it gets. */
@@ -79,6 +79,7 @@ export function bareStarter(): Starter {
 /** What an agent gets by default (docs/configuration.md), but for the size of its disk, which nothing here writes to. */
 const limits = { memoryBytes: 1024 * MIB, cpus: 1, pids: 256, diskBytes: 256 * MIB, openFiles: 4096 };
 const NODE_INSIDE = '/opt/node';
+const DISK_MS = 30_000;
 
 /** A driver whose agents are watched, or are new each time and get a disk of their own, as by default. */
 function driverWith(ownDisks: boolean): {
@@ -96,8 +97,13 @@ function driverWith(ownDisks: boolean): {
     made,
     // One is made before its agent, as in a service.
     async ready() {
-      const reserve = join(imagesDir, blankOf(), 'reserve');
-      while (!existsSync(reserve)) await new Promise((resolve) => setTimeout(resolve, 20));
+      const deadline = performance.now() + DISK_MS;
+      const isThere = () =>
+        readdirSync(imagesDir).some((name) => isBlank(name) && existsSync(join(imagesDir, name, 'reserve')));
+      while (!isThere()) {
+        if (performance.now() > deadline) throw new Error(`No disk was made in ${imagesDir}.`);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
       await new Promise((resolve) => setTimeout(resolve, 100));
     },
     async end() {

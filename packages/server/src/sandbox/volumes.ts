@@ -106,7 +106,10 @@ export class Volumes {
 
   private async expectOne(limitBytes: number): Promise<void> {
     try {
-      const release = await this.planImage(limitBytes);
+      if ((await this.problem()) !== null) return;
+      // The room of what earlier services made for nobody is this one's.
+      await this.images.takeOver();
+      const release = await this.images.plan(limitBytes);
       if (release) await this.images.keepBlank(limitBytes).finally(release);
     } catch (error) {
       this.log.warn('No disk could be made before its agent.', { error: String(error) });
@@ -171,17 +174,18 @@ export class Volumes {
     if (this.mode === 'watch' || this.images.isFolder(volumeDir)) return false;
     const isAuto = this.mode === 'auto';
     if (isAuto && limitBytes === TRIAL_DISK_BYTES) return false;
-    const release = await this.planImage(limitBytes);
-    if (!release) {
-      const problem = await this.problem();
-      if (!isAuto) throw new Error(`BERTH_DISK_MODE=image: ${problem}`);
-      // What is so for every agent is told once.
-      if (problem === null) this.log.warn(NO_ROOM, { volumeDir });
-      else if (!this.hasTold) this.log.warn(`The disks of new agents are watched. ${problem}`);
-      this.hasTold ||= problem !== null;
-      return false;
-    }
+    let release: (() => void) | null = null;
     try {
+      const problem = await this.problem();
+      release = problem === null ? await this.planImage(limitBytes) : null;
+      if (!release) {
+        if (!isAuto) throw new Error(`BERTH_DISK_MODE=image: ${problem}`);
+        // What is so for every agent is told once.
+        if (problem === null) this.log.warn(NO_ROOM, { volumeDir });
+        else if (!this.hasTold) this.log.warn(`The disks of new agents are watched. ${problem}`);
+        this.hasTold ||= problem !== null;
+        return false;
+      }
       await this.images.open(volumeDir, user, limitBytes);
       return true;
     } catch (error) {
@@ -194,16 +198,16 @@ export class Volumes {
       await this.images.remove(volumeDir);
       return false;
     } finally {
-      release();
+      release?.();
     }
   }
 
   /** Null: the next new volume is none. Else it has its room until the function is called. */
   private async planImage(limitBytes: number): Promise<(() => void) | null> {
-    const problem = await this.problem();
-    const release = problem === null ? await this.images.plan(limitBytes) : null;
+    if (limitBytes !== TRIAL_DISK_BYTES) await this.images.takeOver();
+    const release = await this.images.plan(limitBytes);
     // An image that was asked for by name is made while there is any room at all.
-    return release ?? (this.mode === 'image' && problem === null ? () => undefined : null);
+    return release ?? (this.mode === 'image' ? () => undefined : null);
   }
 
   private async folder(volumeDir: string, limitBytes: number): Promise<OpenVolume> {

@@ -68,16 +68,24 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
     const ready = (): Promise<void> => volumes.expect(bytes);
     const end = async (): Promise<void> => {
       for (const name of readdirSync(join(root, 'volumes'))) await volumes.remove(at(name));
+      assert.deepEqual(readdirSync(join(root, 'volumes')), []);
       await volumes.close([]);
       if (existsSync(disks)) assert.deepEqual(readdirSync(disks), [], 'nothing is left');
     };
     return { volumes, disks, at, warnings, ready, end };
   }
 
+  /** The folder of the one that is ready. */
+  function blankIn(disks: string): string {
+    const name = readdirSync(disks).find((entry) => entry.startsWith('blank-') && !entry.includes('.'));
+    assert.ok(name !== undefined, 'one is ready');
+    return join(disks, name);
+  }
+
   test('is made before it, and is nobody else’s from then on', async () => {
     const { volumes, disks, at, warnings, ready, end } = place();
     await ready();
-    const blank = statSync(join(disks, `blank-${process.pid}.img`));
+    const blank = statSync(`${blankIn(disks)}.img`);
     assert.ok(blank.blocks * 512 >= imageBytesFor(bytes), 'its room is set aside');
     const [a, b] = await Promise.all(['a', 'b'].map((name) => volumes.open(at(name), user, bytes)));
     assert.equal(a?.quota, null);
@@ -136,10 +144,30 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
     });
   }
 
+  test('is not changed by an order to move one that was given up and is done late', async () => {
+    const orders: (() => Promise<void>)[] = [];
+    const move: MoveMount = (from, to) => {
+      orders.push(() => moveMount(helper, from, to));
+      return Promise.reject(new Error('no answer'));
+    };
+    const { volumes, disks, at, ready, end } = place({ move });
+    await ready();
+    await volumes.open(at('a'), user, bytes);
+    writeFileSync(join(at('a'), 'workspace/kept'), '');
+    await ready();
+    const next = blankIn(disks);
+    await assert.rejects(orders[0]!());
+    assert.deepEqual(readdirSync(join(at('a'), 'workspace')), ['kept']);
+    assert.ok(isMounted(next));
+    // Should it come even later, and over what is there: that goes too.
+    assert.equal(spawnSync('mount', ['-t', 'tmpfs', 'none', at('a')]).status, 0);
+    await end();
+  });
+
   test('is its own all the same when somebody has unmounted the one that was ready', async () => {
     const { volumes, disks, at, warnings, ready, end } = place();
     await ready();
-    assert.equal(spawnSync('umount', [join(disks, `blank-${process.pid}`)]).status, 0);
+    assert.equal(spawnSync('umount', [blankIn(disks)]).status, 0);
     await volumes.open(at('a'), user, bytes);
     assert.deepEqual(
       mountedFrom(disks).map((mount) => mount.folder),
@@ -279,6 +307,58 @@ describe('the disk of a new agent', { skip: problem ?? missingHelper(PERL) ?? fa
     } finally {
       await until('it is unmounted', () => spawnSync('umount', [root]).status === 0);
     }
+  });
+
+  /** As when a service was killed while one was ready. */
+  async function leaveBlank(disks: string): Promise<void> {
+    const left = join(disks, `blank-${process.ppid}-1`);
+    mkdirSync(left, { recursive: true });
+    await makeImage(`${left}.img`, bytes, null);
+    await mountImage(`${left}.img`, left, silentLog);
+  }
+
+  test('gets the room of one that was nobody’s of a service that was killed', async () => {
+    for (const isMadeBefore of [true, false]) {
+      // Room for one, and not for two.
+      const root = hostDisk(`left-${isMadeBefore}`, 1024 + 100);
+      try {
+        const { volumes, disks, at, warnings, ready, end } = place({ mode: 'auto', root });
+        await leaveBlank(disks);
+        if (isMadeBefore) await ready();
+        assert.equal((await volumes.open(at('a'), user, bytes)).quota, null);
+        assert.deepEqual(warnings, []);
+        await end();
+      } finally {
+        await until('it is unmounted', () => spawnSync('umount', [root]).status === 0);
+      }
+    }
+  });
+
+  test('is not made before it where the host would have less than a tenth of its disk, or a gibibyte', async () => {
+    const root = hostDisk('nearly-full', 512);
+    try {
+      const { volumes, disks, at, ready, end } = place({ mode: 'image', root });
+      await ready();
+      assert.deepEqual(existsSync(disks) ? readdirSync(disks) : [], []);
+      // For an agent that is there it is made.
+      assert.equal((await volumes.open(at('a'), user, bytes)).quota, null);
+      await end();
+    } finally {
+      await until('it is unmounted', () => spawnSync('umount', [root]).status === 0);
+    }
+  });
+
+  test('is an image also when what was tried could not be removed', async () => {
+    const { volumes, disks, at, warnings, end } = place({ mode: 'auto' });
+    // A folder can be locked like a file, and is not removed like one.
+    const lock = join(disks, `trial-${process.pid}.img.lock`);
+    mkdirSync(lock, { recursive: true });
+    assert.equal((await volumes.open(at('a'), user, bytes)).quota, null);
+    assert.deepEqual(warnings, ['A disk that was tried could not be removed.']);
+    rmdirSync(lock);
+    for (const name of readdirSync(disks))
+      if (name.startsWith('trial-')) rmSync(join(disks, name), { recursive: true });
+    await end();
   });
 
   test('is watched by `auto` where less than a tenth of the host’s disk, or a gibibyte, would stay free', async () => {

@@ -35,10 +35,9 @@ test(
     const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
     await ready(service, 1);
     const disks = join(service.dataDir, 'disks');
-    const blank = join(disks, `blank-${service.pid}.img`);
-    if (!problem)
-      await until('a disk is ready', () => existsSync(join(blank.replace('.img', ''), 'reserve')));
-    const inode = statSync(blank, { throwIfNoEntry: false })?.ino;
+    const blank = () => readdirSync(disks).find((name) => existsSync(join(disks, name, 'reserve')));
+    if (!problem) await until('a disk is ready', () => blank() !== undefined);
+    const inode = problem ? undefined : statSync(join(disks, `${blank()}.img`)).ino;
     const { conversationId } = await agent.say('say: the first answer');
     assert.equal(statSync(join(disks, `${agent.id}.img`), { throwIfNoEntry: false })?.ino, inode);
     const sh = async (script: string): Promise<string> => {

@@ -14,6 +14,8 @@ export async function discardBlank(folder: string): Promise<void> {
   await deed(folder, () => rmdir(folder));
 }
 
+const fileOf = (folder: string): string => `${folder}.img`;
+
 export interface BlankDiskOptions {
   /** Mounts at one folder what is mounted at another. When it rejects, it may be at either or both. */
   move: (from: string, to: string) => Promise<void>;
@@ -30,8 +32,11 @@ export class BlankDisk {
   private readonly move: BlankDiskOptions['move'];
   private readonly pauseMs: number;
   private readonly log: Log;
-  /** Size and device number of the one that is ready: the kernel gives that number to no other while it is mounted. */
-  private ready: { bytes: number; dev: number } | null = null;
+  /** The kernel gives its device number to no other while it is mounted. */
+  private ready: { folder: string; bytes: number; dev: number } | null = null;
+  /** Folders of those that were made, of which something may be left. */
+  private readonly left = new Set<string>();
+  private count = 0;
   private readonly closing = new AbortController();
   /** One thing at a time is done to it. */
   private last: Promise<unknown> = Promise.resolve();
@@ -65,20 +70,25 @@ export class BlankDisk {
   async give(image: string, volumeDir: string, limitBytes: number): Promise<boolean> {
     // Nobody waits for one that is being made: to make another takes no longer.
     if (!this.ready || !this.isReady(limitBytes)) return false;
-    const { dev } = this.ready;
+    const { folder, dev } = this.ready;
     this.ready = null;
-    const { folder, file } = this.places();
     return this.inTurn(async () => {
-      // Else its folder would be moved, and nothing of a disk.
-      if (statSync(folder).dev !== dev) throw new Error('Somebody has unmounted it.');
-      await deed(image, () => rename(file, image));
-      await this.move(folder, volumeDir);
-      if (statSync(volumeDir).dev !== dev) throw new Error('Another disk was mounted.');
-      return true;
-    }).catch(async (error: unknown) => {
-      this.log.warn('A disk that was ready could not be given.', { image, error: String(error) });
-      if (isMountPoint(volumeDir)) await unmount(volumeDir, true);
-      return false;
+      try {
+        // Else its folder would be moved, and nothing of a disk.
+        if (statSync(folder).dev !== dev) throw new Error('Somebody has unmounted it.');
+        await deed(image, () => rename(fileOf(folder), image));
+        await this.move(folder, volumeDir);
+        if (statSync(volumeDir).dev !== dev) throw new Error('Another disk was mounted.');
+        return true;
+      } catch (error) {
+        this.log.warn('A disk that was ready could not be given.', { image, error: String(error) });
+        // An order that was given up and is done late must find nothing to move.
+        await this.discard().catch((left: unknown) =>
+          this.log.warn('It could not be removed.', { folder, error: String(left) }),
+        );
+        if (isMountPoint(volumeDir)) await unmount(volumeDir, true);
+        return false;
+      }
     });
   }
 
@@ -91,14 +101,16 @@ export class BlankDisk {
   }
 
   private async make(limitBytes: number): Promise<void> {
-    const { folder, file } = this.places();
     await this.discard();
+    // Each has a name of its own: what is done late to an earlier one must not reach it.
+    const folder = join(this.imagesDir, blankOf((this.count += 1)));
+    this.left.add(folder);
     try {
       await mkdir(folder, { recursive: true, mode: 0o700 });
-      await makeImage(file, limitBytes, null);
-      await mountImage(file, folder, this.log);
+      await makeImage(fileOf(folder), limitBytes, null);
+      await mountImage(fileOf(folder), folder, this.log);
       await addReserve(folder, limitBytes);
-      this.ready = { bytes: imageBytesFor(limitBytes), dev: statSync(folder).dev };
+      this.ready = { folder, bytes: imageBytesFor(limitBytes), dev: statSync(folder).dev };
       this.log.debug('A disk is ready for the next new agent.');
     } catch (error) {
       await this.discard().catch(() => undefined);
@@ -107,14 +119,12 @@ export class BlankDisk {
   }
 
   private async discard(): Promise<void> {
-    const { folder, file } = this.places();
-    await discardBlank(folder);
-    for (const path of [file, lockOf(file)]) await deed(folder, () => rm(path, { force: true }));
-  }
-
-  private places(): { folder: string; file: string } {
-    const folder = join(this.imagesDir, blankOf());
-    return { folder, file: `${folder}.img` };
+    for (const folder of this.left) {
+      await discardBlank(folder);
+      for (const path of [fileOf(folder), lockOf(fileOf(folder))])
+        await deed(folder, () => rm(path, { force: true }));
+      this.left.delete(folder);
+    }
   }
 
   private inTurn<T>(work: () => Promise<T>): Promise<T> {

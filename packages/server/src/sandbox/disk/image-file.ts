@@ -141,9 +141,9 @@ export async function makeImagesDir(imagesDir: string): Promise<void> {
 const unfinished = (image: string): string => `${image}.new-${process.pid}`;
 /** The same: what a trial makes begins with this, */
 export const trialOf = (): string => `trial-${process.pid}`;
-/** and what is made before its agent with this. Only the service makes such, of which there is one. */
-export const blankOf = (): string => `blank-${process.pid}`;
-export const isBlank = (name: string): boolean => /^blank-\d+(\.img(\.lock)?)?$/.test(name);
+/** and what is made before its agent with this, by its number. Only the service makes such, of which there is one. */
+export const blankOf = (count: number): string => `blank-${process.pid}-${count}`;
+export const isBlank = (name: string): boolean => /^blank-\d+(-\d+)?(\.img(\.lock)?)?$/.test(name);
 /** The process that made an unfinished image, or anything of a trial, by the name; null when it is no such thing. */
 export const makerOf = (name: string): number | null =>
   Number(/\.new-(\d+)$/.exec(name)?.[1] ?? /^trial-(\d+)(-[\da-f-]+)?(\.img(\.lock)?)?$/.exec(name)?.[1]) ||

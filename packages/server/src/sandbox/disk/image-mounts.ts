@@ -6,6 +6,11 @@ import { allocateImage, checkImage, tool } from './image-file.ts';
 
 const BUSY_TRIES = 40;
 const BUSY_MS = 50;
+/** Far below what the arguments of a program may take. */
+const UNMOUNTED_AT_ONCE = 200;
+/** Exit codes of umount(8). */
+const NONE_UNMOUNTED = 32;
+const SOME_UNMOUNTED = 64;
 
 /** Whether another file system lies on the folder. */
 export function isMounted(folder: string): boolean {
@@ -128,6 +133,12 @@ export async function unmount(folder: string, must: boolean): Promise<boolean> {
       } else throw error;
     }
   }
+}
+
+/** All that nobody has files open in. Many by one program, since a service that stops has little time for it. */
+export async function unmountIdle(folders: string[]): Promise<void> {
+  for (let from = 0; from < folders.length; from += UNMOUNTED_AT_ONCE)
+    await tool('umount', folders.slice(from, from + UNMOUNTED_AT_ONCE), [0, NONE_UNMOUNTED, SOME_UNMOUNTED]);
 }
 
 /** Folders on which images of `imagesDir` are mounted. */

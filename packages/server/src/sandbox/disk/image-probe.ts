@@ -1,8 +1,8 @@
 import type { Log } from '../../domain/log.ts';
 import { existsSync } from 'node:fs';
-import { mkdir, rm, stat, statfs } from 'node:fs/promises';
+import { mkdir, rm, rmdir, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { lockOf, makeImage, makeImagesDir, tool, trialOf } from './image-file.ts';
+import { lockOf, makeImage, makeImagesDir, trialOf } from './image-file.ts';
 import { mountImage, unmount } from './image-mounts.ts';
 
 const TRIAL_BYTES = 16 * 1024 * 1024;
@@ -27,7 +27,7 @@ const IN_MEMORY = [0x01021994, 0x858458f6];
 
 const without = (problem: string): ImageTrial => ({ problem, isDirect: false, isSafe: false });
 
-/** Makes a small image and mounts it. */
+/** Makes a small image and mounts it. Never rejects. */
 export async function tryImage(imagesDir: string, log: Log): Promise<ImageTrial> {
   const missing = missingForImages();
   if (missing !== null) return without(missing);
@@ -38,16 +38,24 @@ export async function tryImage(imagesDir: string, log: Log): Promise<ImageTrial>
     await mkdir(folder, { recursive: true, mode: 0o700 });
     await makeImage(image, TRIAL_BYTES, null);
     const isDirect = await mountImage(image, folder, log);
-    await tool('umount', [folder]);
+    await unmount(folder, true);
     const { size, blocks } = await stat(image);
     const isSafe = blocks * 512 >= size && !IN_MEMORY.includes((await statfs(imagesDir)).type);
     return { problem: null, isDirect, isSafe };
   } catch (error) {
     return without(`Disk images cannot be mounted here: ${(error as Error).message}`);
   } finally {
-    await unmount(folder, false).catch(() => false);
-    for (const file of [lockOf(image), image, folder]) await rm(file, { recursive: true, force: true });
+    // What cannot be removed is the next service's to remove, and says nothing against images.
+    await tidied(folder, image).catch((error: unknown) =>
+      log.warn('A disk that was tried could not be removed.', { folder, error: String(error) }),
+    );
   }
+}
+
+async function tidied(folder: string, image: string): Promise<void> {
+  await unmount(folder, true);
+  for (const file of [lockOf(image), image]) await rm(file, { force: true });
+  if (existsSync(folder)) await rmdir(folder);
 }
 
 /** What can be known without a trial. */

@@ -25,9 +25,20 @@ import {
   mountedFrom,
   mountImage,
   unmount,
+  unmountIdle,
   writeDirectly,
 } from './image-mounts.ts';
 import type { SandboxUser } from '../volume.ts';
+
+/** `work` is done once, for whoever calls; again only when it failed. */
+function doneOnce(work: () => Promise<void>): () => Promise<void> {
+  let done: Promise<void> | null = null;
+  return () =>
+    (done ??= work().catch((error: unknown) => {
+      done = null;
+      throw error;
+    }));
+}
 
 const MIB = 1024 * 1024;
 /** Less than this share of a disk, or than a mebibyte, is nothing to work with. */
@@ -45,8 +56,8 @@ export class DiskImages {
   private readonly log: Log;
   private readonly blank: BlankDisk | null;
   private plannedBytes = 0;
-  private tidied: Promise<void> | null = null;
-  private hasNoBlanks: Promise<void> | null = null;
+  private readonly tidiedOnce = doneOnce(() => this.tidy());
+  private readonly blanksTidiedOnce = doneOnce(() => this.tidyBlanks());
 
   /** `blanks`: absent, no disk is made before its agent. */
   constructor(imagesDir: string, log: Log, blanks: BlankDiskOptions | null) {
@@ -97,10 +108,17 @@ export class DiskImages {
     return this.blank?.isReady(limitBytes) ?? false;
   }
 
-  /** Makes one ready for the next new agent. */
-  async keepBlank(limitBytes: number): Promise<void> {
+  /**
+   * Gives back the room of what earlier services left. For the service, which is the only one on its data directory: `berth doctor`
+   * may be at work beside it.
+   */
+  async takeOver(): Promise<void> {
     await this.tidiedOnce();
-    await (this.hasNoBlanks ??= this.tidyBlanks());
+    await this.blanksTidiedOnce();
+  }
+
+  /** Makes one ready for the next new agent. After `takeOver`. */
+  async keepBlank(limitBytes: number): Promise<void> {
     await this.blank?.keep(limitBytes);
   }
 
@@ -161,7 +179,8 @@ export class DiskImages {
   /** Nothing in it is looked at. Idempotent. */
   async remove(volumeDir: string): Promise<void> {
     const image = this.imageOf(volumeDir);
-    if (isMounted(volumeDir)) await unmount(volumeDir, true);
+    // A mount that was given up may have come late, over another.
+    while (isMounted(volumeDir)) await unmount(volumeDir, true);
     for (const file of [image, lockOf(image)]) await deed(volumeDir, () => rm(file, { force: true }));
     await detachStray(this.imagesDir);
     // Never through a mount.
@@ -173,11 +192,10 @@ export class DiskImages {
   async close(used: ReadonlySet<string>): Promise<void> {
     await this.blank?.close().catch((error: unknown) => this.cannot('A disk that is nobody’s', error));
     // Of earlier services, when nobody has asked for a disk of this one.
-    if (existsSync(this.imagesDir)) {
-      await this.tidiedOnce();
-      await this.tidyBlanks();
-    }
-    for (const { folder } of mountedFrom(this.imagesDir)) if (!used.has(folder)) await unmount(folder, false);
+    if (existsSync(this.imagesDir))
+      await this.takeOver().catch((error: unknown) => this.cannot('What earlier services left', error));
+    const folders = mountedFrom(this.imagesDir).map(({ folder }) => folder);
+    await unmountIdle(folders.filter((folder) => !used.has(folder)));
   }
 
   private cannot(what: string, error: unknown): void {
@@ -203,14 +221,6 @@ export class DiskImages {
     else if (!has && free > 2 * bytes) await addReserve(volumeDir, limitBytes);
   }
 
-  private tidiedOnce(): Promise<void> {
-    this.tidied ??= this.tidy().catch((error: unknown) => {
-      this.tidied = null;
-      throw error;
-    });
-    return this.tidied;
-  }
-
   /** What an earlier service left: images that it did not finish, loop devices without a mount, mounts without an image. */
   private async tidy(): Promise<void> {
     await makeImagesDir(this.imagesDir);
@@ -227,7 +237,7 @@ export class DiskImages {
     if (stray.length > 0) this.log.info('Loop devices without a mount were let go.', { devices: stray });
   }
 
-  /** What was nobody's of services that were killed. Only the service asks for it: `berth doctor` may be at work beside one. */
+  /** What was nobody's of services that were killed. */
   private async tidyBlanks(): Promise<void> {
     for (const name of (await readdir(this.imagesDir)).filter(isBlank)) {
       const left = join(this.imagesDir, name);
