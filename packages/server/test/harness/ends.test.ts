@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
@@ -50,8 +50,27 @@ const stubborn = (mark: string, last = `exec sleep ${mark}.3`) => [
   '-c',
   `trap '' TERM HUP; (setsid sleep ${mark}.1 &); sleep ${mark}.2 & touch started; ${last}`,
 ];
+/** Then it minds no signal any more. */
+const hasStarted = ({ workspace }: Places) => existsSync(join(workspace, 'started'));
 const customEnv = (command: string[]) =>
   launchEnv('anthropic', commit, { BERTH_HARNESS_COMMAND: JSON.stringify(command) });
+
+/** A service that launchers come to: what it says to them, and how it goes away for good. */
+async function serviceOf(t: TestContext, places: Places) {
+  const sockets: Socket[] = [];
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.write(jsonFrame(frameKinds.welcome, 0, { from: 0 }));
+    sockets.push(socket);
+  }).listen(places.controlSocket);
+  const leave = () => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  };
+  t.after(leave);
+  await once(server, 'listening');
+  return { say: (frame: Buffer) => sockets.forEach((socket) => socket.write(frame)), leave };
+}
 
 /** What the driver of plain processes gives, by which it finds what belongs together. */
 const marks = (name: string) => ({ BERTH_SANDBOX_ROOT: '/nowhere', BERTH_SANDBOX: name });
@@ -59,6 +78,7 @@ const marks = (name: string) => ({ BERTH_SANDBOX_ROOT: '/nowhere', BERTH_SANDBOX
 test('a launcher that gives up waiting for its service leaves none of the processes of its agent, and no others are touched', async (t) => {
   const places = await placesOf(t);
   const { mark, sleeping } = sleepers(t);
+  const service = await serviceOf(t, places);
   const stranger = spawn('sleep', [`${mark}.9`], { env: { ...process.env, ...marks(`${mark}/other`) } });
   const env = { ...customEnv(stubborn(mark)), ...marks(`${mark}/mine`) };
   // As the driver does, whose shell writes down the exit code and has the same mark.
@@ -68,9 +88,10 @@ test('a launcher that gives up waiting for its service leaves none of the proces
   t.after(() => sandbox.kill());
   let told = '';
   sandbox.stdout.on('data', (chunk: Buffer) => (told += chunk.toString()));
+  await until('the command runs', () => hasStarted(places) && sleeping().length === 4);
+  service.leave();
   assert.equal(await codeOf(sandbox), 0);
   assert.equal(told, 'ended with 75\n');
-  assert.ok(existsSync(join(places.workspace, 'started')));
   assert.deepEqual(sleeping(), [stranger.pid]);
 });
 
@@ -81,14 +102,16 @@ test('in a real PID namespace nothing is left of a sandbox whose launcher gave u
   if (!usable) return t.skip(`no sandbox here: ${problems.join(' ')}`);
   const places = await placesOf(t);
   const { mark, sleeping } = sleepers(t);
+  const service = await serviceOf(t, places);
   // As a detached sandbox, with nobody to end it when its first program has ended.
   const sandboxed = ['/usr/bin/bwrap', '--unshare-user', '--unshare-pid', '--bind', '/', '/'];
   const program = [...(await launcherCommand(places, impatient)), mark];
   const command = [...sandboxed, '--dev', '/dev', '--proc', '/proc', '--', ...program];
   const sandbox = startProcess(command, places.workspace, customEnv(stubborn(mark)));
   t.after(() => hostProcesses((line) => line.endsWith(` ${mark} `)).forEach((pid) => tryKill(pid)));
+  await until('the command runs', () => hasStarted(places) && sleeping().length === 3);
+  service.leave();
   assert.equal(await codeOf(sandbox), 75);
-  assert.ok(existsSync(join(places.workspace, 'started')));
   assert.deepEqual(sleeping(), []);
   await until('its init has ended', () => hostProcesses((line) => line.endsWith(` ${mark} `)).length === 0);
 });
@@ -106,18 +129,12 @@ test('a command of its own that ends leaves nothing in the background', async (t
 test('a launcher that fails in an unforeseen way ends the command that it runs', async (t) => {
   const places = await placesOf(t);
   const { mark, sleeping } = sleepers(t);
-  const server = createServer((socket) => {
-    socket.on('error', () => undefined);
-    socket.write(jsonFrame(frameKinds.welcome, 0, { from: 0 }));
-    void until('the command runs', () => sleeping().length === 3).then(() =>
-      socket.write(textFrame(frameKinds.note, 0, 'no JSON')),
-    );
-  }).listen(places.controlSocket);
-  t.after(() => server.close());
-  await once(server, 'listening');
+  const service = await serviceOf(t, places);
   const env = { ...customEnv(stubborn(mark)), ...marks(`${mark}/mine`) };
   const sandbox = startProcess(await launcherCommand(places), places.workspace, env);
   t.after(() => sandbox.kill());
+  await until('the command runs', () => hasStarted(places) && sleeping().length === 3);
+  service.say(textFrame(frameKinds.note, 0, 'no JSON'));
   assert.equal(await codeOf(sandbox), 1);
   assert.deepEqual(sleeping(), []);
 });
