@@ -10,7 +10,10 @@ import { servicePort } from '../support/service-port.ts';
 
 /** Processes of the agent may stop its launcher, whose user they share. */
 
-async function open(t: TestContext, unansweredMs: number) {
+/** Also one that runs may wait for its processor, and owes an answer meanwhile. */
+const unansweredMs = 3_000;
+
+async function open(t: TestContext) {
   const places = await makePlaces();
   t.after(places.remove);
   await markDeployed(places);
@@ -25,14 +28,14 @@ async function open(t: TestContext, unansweredMs: number) {
 }
 
 test('a launcher that was stopped and starts no command loses its sandbox, and whoever asked is told', async (t) => {
-  const { control, sandbox, signal } = await open(t, 600);
+  const { control, sandbox, signal } = await open(t);
   signal('SIGSTOP');
   await assert.rejects(control.exec({ command: ['true'] }), { code: 'gone' });
   assert.equal((await sandbox.exited).reason, 'killed');
 });
 
 test('a launcher that was stopped loses its sandbox when it does not end a command that nobody wants any more', async (t) => {
-  const { control, sandbox, signal } = await open(t, 600);
+  const { control, sandbox, signal } = await open(t);
   const command = await control.exec({ command: ['sleep', '600'] });
   signal('SIGSTOP');
   command.kill('SIGKILL');
@@ -42,14 +45,14 @@ test('a launcher that was stopped loses its sandbox when it does not end a comma
 });
 
 test('a sandbox that is frozen for as long as it takes keeps its launcher and what runs in it', async (t) => {
-  const { control, sandbox, signal } = await open(t, 600);
+  const { control, sandbox, signal } = await open(t);
   const command = await control.exec({ command: ['sleep', '600'] });
   Object.assign(sandbox, { isFrozen: true });
   signal('SIGSTOP');
   command.kill('SIGKILL');
   command.stdout.destroy();
   // Longer than a launcher may leave something unanswered.
-  await delay(1_500);
+  await delay(unansweredMs * 1.5);
   Object.assign(sandbox, { isFrozen: false });
   signal('SIGCONT');
   assert.deepEqual(await command.exited, { code: null, signal: 'SIGKILL' });
@@ -58,7 +61,7 @@ test('a sandbox that is frozen for as long as it takes keeps its launcher and wh
 });
 
 test('a command may say nothing for as long as it likes, and a server may take its time to listen', async (t) => {
-  const { places, control } = await open(t, 3_000);
+  const { places, control } = await open(t);
   const quiet = await control.exec({ command: ['sh', '-c', 'read line; echo "$line"'] });
   const port = await servicePort();
   const server = `setTimeout(() => require('net').createServer((s) => s.end('here')).listen(process.env.PORT), 400)`;
