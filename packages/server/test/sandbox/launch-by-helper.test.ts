@@ -161,8 +161,9 @@ async function withPerl(
   }
 }
 
-/** Its bwrap takes its time between the word to go on and its exec. */
-const slowPerl = changedPerl(String.raw`s/^  ${WAIT}.*/&\n  select(undef, undef, undef, 0.5);/`);
+/** Its bwrap waits between the word to go on and its exec, for as long as `file` is there. */
+const slowPerl = (file: string): string =>
+  changedPerl(String.raw`s|^  ${WAIT}.*|&\n  select(undef, undef, undef, 0.01) while -e "${file}";|`);
 /** Its bwrap is killed before that word, which takes its time, once `file` is there. */
 const mortalPerl = (file: string): string =>
   changedPerl(
@@ -196,11 +197,13 @@ test(
   { skip },
   () =>
     withPerl(
-      () => slowPerl,
-      async (fx) => {
+      (folder) => slowPerl(join(folder, 'wait')),
+      async (fx, folder) => {
         const childrenOf = (pid: number) => allPids().filter((one) => Number(statFields(one)?.[1]) === pid);
         // The first start opens what is kept.
         assert.equal((await fx.run('exit 4')).exit.code, 4);
+        // From now on none comes to its exec: only the one that is launched without a helper.
+        writeFileSync(join(folder, 'wait'), '');
         for (let round = 0; round < 3; round += 1) {
           const starting = fx.start('echo up; exec cat');
           const helper = await until('there is a helper', () => helpersOf(fx)[0]);
