@@ -388,7 +388,7 @@ test('Connections that say nothing are closed in time', async (t) => {
   const world = await egressWorld(t, {
     policy: { allow: ['good.test:7/tcp', 'good.test'] },
     // Each is opened within these times: they must be enough for that.
-    limits: { headMs: 1_500, idleMs: 3_000 },
+    limits: { headMs: 5_000, idleMs: 6_500 },
   });
   const closedByProxy = async (authority: string): Promise<void> => {
     const { socket } = await openTunnel(world.socketPath, authority);
