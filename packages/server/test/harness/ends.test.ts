@@ -55,7 +55,7 @@ const hasStarted = ({ workspace }: Places) => existsSync(join(workspace, 'starte
 const customEnv = (command: string[]) =>
   launchEnv('anthropic', commit, { BERTH_HARNESS_COMMAND: JSON.stringify(command) });
 
-/** A service that launchers come to: what it says to them, and how it goes away for good. */
+/** A service that launchers come to: it welcomes them, until it goes away for good. */
 async function serviceOf(t: TestContext, places: Places) {
   const sockets: Socket[] = [];
   const server = createServer((socket) => {
@@ -69,7 +69,8 @@ async function serviceOf(t: TestContext, places: Places) {
   };
   t.after(leave);
   await once(server, 'listening');
-  return { say: (frame: Buffer) => sockets.forEach((socket) => socket.write(frame)), leave };
+  const launcher = () => until('the launcher has come', () => sockets[0]);
+  return { launcher, leave };
 }
 
 /** What the driver of plain processes gives, by which it finds what belongs together. */
@@ -89,6 +90,7 @@ test('a launcher that gives up waiting for its service leaves none of the proces
   let told = '';
   sandbox.stdout.on('data', (chunk: Buffer) => (told += chunk.toString()));
   await until('the command runs', () => hasStarted(places) && sleeping().length === 4);
+  await service.launcher();
   service.leave();
   assert.equal(await codeOf(sandbox), 0);
   assert.equal(told, 'ended with 75\n');
@@ -110,6 +112,7 @@ test('in a real PID namespace nothing is left of a sandbox whose launcher gave u
   const sandbox = startProcess(command, places.workspace, customEnv(stubborn(mark)));
   t.after(() => hostProcesses((line) => line.endsWith(` ${mark} `)).forEach((pid) => tryKill(pid)));
   await until('the command runs', () => hasStarted(places) && sleeping().length === 3);
+  await service.launcher();
   service.leave();
   assert.equal(await codeOf(sandbox), 75);
   assert.deepEqual(sleeping(), []);
@@ -134,7 +137,7 @@ test('a launcher that fails in an unforeseen way ends the command that it runs',
   const sandbox = startProcess(await launcherCommand(places), places.workspace, env);
   t.after(() => sandbox.kill());
   await until('the command runs', () => hasStarted(places) && sleeping().length === 3);
-  service.say(textFrame(frameKinds.note, 0, 'no JSON'));
+  (await service.launcher()).write(textFrame(frameKinds.note, 0, 'no JSON'));
   assert.equal(await codeOf(sandbox), 1);
   assert.deepEqual(sleeping(), []);
 });
