@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { methods } from '@agentclientprotocol/sdk';
 import { variedFiles } from '../support/acp-agents.ts';
@@ -6,6 +8,7 @@ import { acpClient, acpStream, place, type Transport } from '../support/acp-clie
 import { Peer } from '../support/acp-peer.ts';
 import { bridgeWire, type Target } from '../support/acp-wire.ts';
 import { logOf, workshop } from '../support/scenario.ts';
+import { scriptedAgent } from '../support/scripted-agent.ts';
 import { startService } from '../support/service.ts';
 import { a2aWorld, message, sse } from '../support/a2a-world.ts';
 import { until } from '../support/until.ts';
@@ -18,7 +21,7 @@ test('After kill -9 in the middle of a prompt a client loads its session, over W
   t.after(() => service.end());
   const shop = await workshop(service);
   t.after(() => shop.close());
-  const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
+  const agent = await shop.agent(scriptedAgent);
   const varied = await shop.agent(variedFiles);
   const target: Target = { port: service.port, agentId: agent.id, key: service.key, home: shop.home };
   const connect = (transport: Transport) =>
@@ -42,18 +45,18 @@ test('After kill -9 in the middle of a prompt a client loads its session, over W
   const requests = () => asking.requests('session/request_permission');
   await until('a question is put', () => requests().length === 1);
   const lost = clients.map((client, index) =>
-    client.prompt(sessions[index]!, 'slow: 80 100').then(
+    client.prompt(sessions[index]!, 'hold go-on').then(
       () => 'answered',
       () => 'lost',
     ),
   );
   const prompt = peer.begin('session/prompt', {
     sessionId: bridged,
-    prompt: [{ type: 'text', text: 'slow: 80 100' }],
+    prompt: [{ type: 'text', text: 'hold go-on' }],
   });
   await until(
     'the turns have begun',
-    () => clients.every((client) => client.text().length > 10) && peer.text(bridged).length > 10,
+    () => clients.every((client) => client.text() !== '') && peer.text(bridged) !== '',
   );
   await service.kill9();
   assert.deepEqual(await Promise.all(lost), ['lost', 'lost']);
@@ -61,22 +64,26 @@ test('After kill -9 in the middle of a prompt a client loads its session, over W
   const list = peer.begin('session/list', {});
   await service.restart();
 
+  const loaded = await Promise.all(transports.map(connect));
+  t.after(() => loaded.forEach((client) => client.close()));
+  for (const [index, client] of loaded.entries())
+    await client.agent.request(session.load, { sessionId: sessions[index]!, ...place });
+  await peer.answerTo(list);
+  // Until now no turn could end, so that there is a rest for each.
+  writeFileSync(join(service.dataDir, 'volumes', agent.id, 'workspace', 'go-on'), '');
   for (const [index, transport] of transports.entries()) {
     const sessionId = sessions[index]!;
-    const again = await connect(transport);
-    t.after(() => again.close());
-    await again.agent.request(session.load, { sessionId, ...place });
-    await until(`the rest came over ${transport}`, () => again.text(sessionId) === counted(80));
+    const again = loaded[index]!;
+    await until(`the rest came over ${transport}`, () => again.text(sessionId) === counted(6));
     const runs = (await logOf(service, { conversationId: sessionId })).filter(
       ({ type }) => type === 'run.queued',
     );
     assert.equal(runs.length, 1);
   }
 
-  await peer.answerTo(list);
   const answer = await peer.answerTo(prompt);
   assert.equal(answer.result?.stopReason, 'end_turn', JSON.stringify(answer));
-  assert.equal(peer.text(bridged), counted(80), 'every word once');
+  assert.equal(peer.text(bridged), counted(6), 'every word once');
   assert.equal(
     peer.updates(bridged).some((update) => update.sessionUpdate === 'user_message_chunk'),
     false,

@@ -1,22 +1,24 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { readFileSync, statSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { hostProcesses, logOf, workshop, type Workshop } from '../support/scenario.ts';
+import { scriptedAgent } from '../support/scripted-agent.ts';
 import { startService, type Service } from '../support/service.ts';
 import { openSse } from '../support/sse.ts';
 import { until } from '../support/until.ts';
 
 const mainFile = fileURLToPath(new URL('../../src/main.mjs', import.meta.url));
 
+const idleMs = 2_000;
 let service: Service;
 let shop: Workshop;
 before(async () => {
   service = await startService({
     env: {
-      BERTH_SANDBOX_IDLE_SECONDS: '2',
+      BERTH_SANDBOX_IDLE_SECONDS: `${idleMs / 1_000}`,
       BERTH_DRAIN_SECONDS: '20',
       NODE_OPTIONS: `--import=${new URL('../support/faults-on-signal.ts', import.meta.url).href}`,
     },
@@ -27,6 +29,10 @@ after(async () => {
   await shop?.close();
   await service?.end();
 });
+
+/** A file that a turn waits for. */
+const inWorkspace = (agent: { id: string }, name: string) =>
+  join(service.dataDir, 'volumes', agent.id, 'workspace', name);
 
 interface Ended {
   code: number;
@@ -57,11 +63,16 @@ test('Two conversations of one agent work at the same time in one sandbox.', asy
 test('An idle sandbox is stopped, and the next turn starts one that has the same files and knows the conversation.', async () => {
   const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
   // All test files see the processes of one host, so that this number is in no other.
-  const first = await agent.say('run: echo kept > kept.txt; (sleep 7396 >/dev/null 2>&1 &)');
+  const first = await agent.ask(
+    'run: echo kept > kept.txt; (sleep 7396 >/dev/null 2>&1 &); until [ -e seen ]; do sleep 0.1; done',
+  );
   const left = () => hostProcesses((line) => line.startsWith('sleep 7396 ')).length;
-  // The turn may have ended before what it left has become this program.
-  await until('what a turn leaves running runs while the sandbox does', () => left() === 1);
+  // Looked for while the turn goes on: after it the sandbox may be gone before it was seen.
+  await until('what the turn leaves running runs', () => left() === 1);
+  const seenMs = Date.now();
+  writeFileSync(inWorkspace(agent, 'seen'), '');
   await until('the idle sandbox is gone with all that ran in it', () => left() === 0);
+  assert.ok(Date.now() - seenMs >= idleMs, 'what a turn leaves running runs while the sandbox does');
   const next = await agent.say('run: cat kept.txt', first.conversationId);
   assert.match(next.message.content, /kept\n\[exit code: 0\]/);
   const known = await agent.say('hm?', first.conversationId);
@@ -95,10 +106,9 @@ test('An address that is not of this machine is refused in one line that names B
 });
 
 test('SIGTERM lets a running turn end and delivers its answer, as JSON and as a stream, before the service exits with 0.', async () => {
-  const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
-  await agent.say('say: warm');
-  const waiting = agent.say('slow: 30 100');
-  const body = { agentId: agent.id, conversationId: null, content: 'slow: 25 100' };
+  const agent = await shop.agent(scriptedAgent);
+  const waiting = agent.say('hold go-on');
+  const body = { agentId: agent.id, conversationId: null, content: 'hold go-on' };
   const stream = await openSse(`${service.url}/api/v1/chat/send`, { key: service.key, method: 'POST', body });
   await until('words stream', () => stream.text.includes('message.delta'));
   // They come by two connections, and what has not begun when the signal comes does not begin any more.
@@ -106,10 +116,14 @@ test('SIGTERM lets a running turn end and delivers its answer, as JSON and as a 
     const { runs } = (await service.api('GET', `/v1/agents/${agent.id}/runs`)).body;
     return runs.filter(({ status }: { status: string }) => status === 'running').length === 2;
   });
-  const code = await service.stop();
+  const printed = service.logs().length;
+  const stopping = service.stop();
+  await until('it has begun to stop', () => service.logs().slice(printed).includes('Stopping.'));
+  writeFileSync(inWorkspace(agent, 'go-on'), '');
+  const code = await stopping;
   const answer = await waiting;
   assert.equal(answer.status, 'completed');
-  assert.match(answer.message.content, /^1 2 3[\s\S]*30 $/);
+  assert.match(answer.message.content, /^1 2 3 4 5 6 $/);
   assert.equal(stream.frames.at(-1)?.event, 'run.completed');
   assert.equal(code, 0);
   const left = () => hostProcesses((line) => line.includes(service.dataDir));
@@ -136,7 +150,9 @@ test('A failure that nobody handles is logged with its stack and counted, and th
   process.kill(pid, 'SIGUSR2');
   const counted = async () => (await service.api('GET', '/metrics')).text;
   await until('it is counted', async () => /^berth_unhandled_rejections_total 1$/m.test(await counted()));
-  assert.match(service.logs(), /handled by nobody.*A failure of nobody\..*faults-on-signal\.ts/);
+  await until('it is logged', () =>
+    /handled by nobody.*A failure of nobody\..*faults-on-signal\.ts/.test(service.logs()),
+  );
   assert.equal((await service.api('GET', '/v1/limits')).status, 200);
   assert.equal(service.pid, pid);
 });
