@@ -16,7 +16,8 @@ test('A service that is killed in the middle of the second turn has the first tu
   const { conversationId } = first;
   const viewer = view(service, conversationId);
   t.after(() => viewer.stop());
-  const second = await agent.ask('slow: 40 50', conversationId);
+  // Long enough that it has not ended when the service is killed, also on a busy machine.
+  const second = await agent.ask('slow: 100 50', conversationId);
   await until('a few words of the second answer have been seen', () =>
     viewer.seen.some(({ type, data }) => type === 'message.delta' && data.runId === second.runId),
   );
@@ -25,7 +26,7 @@ test('A service that is killed in the middle of the second turn has the first tu
 
   const messages = await service.api('GET', `/v1/conversations/${conversationId}/messages`);
   const contents = messages.body.messages.map((message: { content: string }) => message.content);
-  assert.deepEqual(contents.slice(-3), ['slow: 40 50', 'the first answer', 'say: the first answer']);
+  assert.deepEqual(contents.slice(-3), ['slow: 100 50', 'the first answer', 'say: the first answer']);
   await until(
     'the second turn has ended',
     async () => (await service.api('GET', `/v1/runs/${second.runId}`)).body.run.status === 'completed',
@@ -33,7 +34,7 @@ test('A service that is killed in the middle of the second turn has the first tu
   const log = await logOf(service, { conversationId });
   checkLog(log);
   const answer = log.findLast((event) => event.type === 'message.created')!;
-  assert.equal(answer.data.content, Array.from({ length: 40 }, (_, index) => `${index + 1} `).join(''));
+  assert.equal(answer.data.content, Array.from({ length: 100 }, (_, index) => `${index + 1} `).join(''));
   assert.ok(log.some((event) => event.type === 'run.retrying' && event.data.runId === second.runId));
   await until('the viewer has come back and seen all', () => viewer.seen.length >= log.length);
   checkSeen(viewer, log);

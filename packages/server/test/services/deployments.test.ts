@@ -46,7 +46,7 @@ test('a push deploys, tells how it goes and replaces the sandbox', async () => {
   assert.equal(await active(agent), deployment!.id);
   assert.equal(await generation(agent.id), start + 1);
   assert.ok(deployment!.activatedAt);
-  const launch = await world.deployments.waitForDeployment(agent.id, AbortSignal.timeout(5000));
+  const launch = await world.deployments.waitForDeployment(agent.id, AbortSignal.timeout(60_000));
   assert.deepEqual(launch?.manifest.command, ['./run']);
   assert.ok(world.repos.kept.has(`${agent.id}:${deployment!.commit}`));
 });
