@@ -98,6 +98,8 @@ export async function beginSandbox<T>(
     ]);
     const result = ready({ launched, initPid, group, logFile });
     launched.release();
+    // The program runs meanwhile.
+    if (launched.apart && (await launched.apart) !== 'ok') await group?.part(launched.monitorPid);
     return result;
   } catch (error) {
     const said = launched?.abort();

@@ -18,6 +18,7 @@ const numbers = {
   move_mount: [429, 429],
   mount_setattr: [442, 442],
   mount: [165, 40],
+  clone3: [435, 435],
   umount2: [166, 39],
 } as const;
 
@@ -42,10 +43,14 @@ export const callArguments: string[] | null =
  * `launch`: it starts bwrap with the descriptors that it expects, each of which is opened anew by way of /proc: those of
  * the parent, and pipes, whose other ends the parent opens in the same way. It answers `started` with the pid and those
  * ends, and goes on at `taken`: whoever began it knows by then which process to end when something fails, and without that
- * word, as after `dropped` or the end of this process, it ends itself. It answers `exit` once bwrap has ended. A child that was
- * forked before it reads who is the first process of the sandbox (`init`), moves that into its cgroups, and then, as the user
- * of the sandbox, who has no power over any other process, sets its rlimits (prlimit(2)); then it answers `ok`. Before that it moves itself to where it is already:
- * the kernel waits for a grace period with the first such move, which passes meanwhile (docs/decisions/0185).
+ * word, as after `dropped` or the end of this process, it ends itself. It answers `exit` once bwrap has ended.
+ *
+ * The process that becomes bwrap is born in the cgroups of the sandbox, and so is what bwrap starts: to move it there would wait
+ * for a grace period of the kernel (docs/decisions/0375). A child that was forked before it reads who is the first process
+ * of the sandbox (`init`), moves that where it was not born, and then, as the user of the sandbox, who has no power over any other
+ * process, sets its rlimits (prlimit(2)); then it says `limited`. bwrap itself is none of the agent's processes: it is moved to
+ * where the service is, while the program runs, and `ok` is answered. Where nothing can be born in a group, the child moves itself to
+ * where it is already before all that, and the grace period passes meanwhile (docs/decisions/0185).
  */
 export const helperScript = String.raw`
 use strict;
@@ -206,18 +211,60 @@ sub join_group {
   defined(syswrite $procs, $pid) or die "$file: $!";
 }
 
+sub is_in_group {
+  my ($pid, $folder) = @_;
+  open(my $procs, "<", unhex($folder) . "/cgroup.procs") or return 0;
+  return scalar grep { $_ == $pid } <$procs>;
+}
+
+# Whether the last one that was to be born in a group of version 2 was.
+my $is_born = 1;
+
+# Forks, into a group where that can be.
+sub fork_into {
+  my ($folder) = @_;
+  if (defined $folder && sysopen(my $group, unhex($folder), 0)) {
+    # struct clone_args: CLONE_INTO_CGROUP and SIGCHLD.
+    my $args = pack("Q11", 1 << 33, (0) x 3, 17, (0) x 5, fileno $group);
+    my $pid = call("clone3", $args, length $args);
+    $is_born = $pid >= 0;
+    return $pid if $is_born;
+  }
+  return fork;
+}
+
+# A thread that moves itself to a group of version 1 waits for nobody. Whoever sets the limits sees whether it is there.
+sub join_old_groups {
+  for (grep { -e "$_/tasks" } map { unhex($_) } @_) {
+    open(my $tasks, ">", "$_/tasks") or next;
+    syswrite $tasks, "0";
+  }
+}
+
+# The process that watches over a sandbox is none of it.
+sub leave_groups {
+  my ($init, @groups) = @_;
+  open(my $stat, "<", "/proc/$init/stat") or return;
+  my ($monitor) = <$stat> =~ /.*\) \S (\d+)/s or return;
+  for (@groups) {
+    my ($folder, $own) = @$_;
+    next if $own eq "-" || !is_in_group($monitor, $folder);
+    eval { join_group($monitor, $own); 1 } or (is_in_group($monitor, $folder) and die $@);
+  }
+}
+
 sub become {
-  my ($uid, $gid) = @_;
+  my ($uid, $gid, $saved) = @_;
   return if $uid eq "-";
   must("setgroups", 0, 0);
   must("setresgid", $gid + 0, $gid + 0, $gid + 0);
-  must("setresuid", $uid + 0, $uid + 0, $uid + 0);
+  must("setresuid", $uid + 0, $uid + 0, (defined $saved ? $saved : $uid) + 0);
 }
 
 sub limit {
   my ($number, $info, $own, $uid, $gid, $folders, $limits) = @_;
   # Only for the wait; whether it can be moved is seen where it matters.
-  eval { join_group($$, $own) } if $own ne "-";
+  eval { join_group($$, $own) } if !$is_born && $own ne "-";
   # Zero would be this process itself: limits that are set there hold nobody.
   my ($text, $init) = ("", 0);
   until (($init) = $text =~ /"child-pid":\s*([1-9]\d*)\b.*\}/s) {
@@ -225,15 +272,23 @@ sub limit {
   }
   $init > 1 or die "no pid";
   say_line($number, "init", $init);
-  join_group($init, $_) for grep { $_ ne "-" } split /,/, $folders;
-  become($uid, $gid);
+  my @groups = groups($folders);
+  for (@groups) { join_group($init, $_->[0]) if !is_in_group($init, $_->[0]) }
+  # Without power, which it takes back below.
+  become($uid, $gid, 0);
   for (split /,/, $limits) {
     my ($resource, $value) = split /:/;
     # struct rlimit64, soft and hard
     my $both = pack("Q2", $value, $value);
     must("prlimit", $init + 0, $resource + 0, $both, 0);
   }
+  say_line($number, "limited");
+  must("setresuid", -1, 0, -1) if $uid ne "-";
+  leave_groups($init, @groups);
 }
+
+# Folders of a sandbox's cgroup, each with the service's own in the same hierarchy.
+sub groups { return map { [split /:/] } grep { $_ ne "-" } split /,/, $_[0] }
 
 # What stands in a file that nobody else can open.
 sub memory_file {
@@ -254,7 +309,8 @@ sub out_of_the_way {
 
 # Becomes bwrap, once it may. The descriptors stand in the order of their numbers there.
 sub become_bwrap {
-  my ($go, $program, $session, $uid, $gid, $args, @handles) = @_;
+  my ($go, $program, $session, $uid, $gid, $folders, $args, @handles) = @_;
+  join_old_groups(@$folders);
   must("setsid") if $session;
   # F_DUPFD_CLOEXEC: out of the way of the numbers that are set next.
   my @high = map { fcntl($_, 1030, 64) || die "fcntl: $!" } @handles;
@@ -290,7 +346,9 @@ sub launch {
     push @ends, $there if $there;
   }
   pipe(my $go, my $say_go) or die "pipe: $!";
-  defined(my $pid = fork) or die "fork: $!";
+  my @folders = map { $_->[0] } groups($folders);
+  my ($newest) = grep { !-e unhex($_) . "/tasks" } @folders;
+  defined(my $pid = fork_into($newest)) or die "fork: $!";
   if (!$pid) {
     close $say_go;
     # The numbers below are those of bwrap.
@@ -298,7 +356,7 @@ sub launch {
     my $may_go = out_of_the_way($go, "<");
     eval {
       must("rt_sigprocmask", 1, $child_set, 0, 8);
-      become_bwrap($may_go, unhex($program), $session, $uid, $gid, [split /\0/, unhex($args), -1], @handles);
+      become_bwrap($may_go, unhex($program), $session, $uid, $gid, \@folders, [split /\0/, unhex($args), -1], @handles);
     };
     syswrite $answers, "$number failed " . reason($@) . "\n";
     # Not by exit, which would flush and free what is the parent's.

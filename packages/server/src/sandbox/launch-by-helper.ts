@@ -124,6 +124,7 @@ function launchedOf(request: LaunchRequest, heard: Heard, monitor: KnownProcess,
     input,
     initPid: heard.init,
     limited: heard.limited,
+    apart: heard.apart,
     release: () => {
       isReleased = true;
       request.gate.open();
@@ -141,6 +142,7 @@ class Heard {
   readonly #init = Promise.withResolvers<number>();
   readonly #begun = Promise.withResolvers<void>();
   readonly #limited = Promise.withResolvers<string>();
+  readonly #apart = Promise.withResolvers<string>();
   readonly #ended = Promise.withResolvers<MonitorEnd | null>();
   readonly started = this.#started.promise;
   /** Resolves when the first process is known, or bwrap has ended; rejects when the helper failed. */
@@ -148,8 +150,9 @@ class Heard {
   /** Rejects when it is never known. */
   readonly init = this.#init.promise;
   readonly limited = this.#limited.promise;
+  readonly apart = this.#apart.promise;
   readonly ended = this.#ended.promise;
-  #hasLimiterSpoken = false;
+  #hasLimited = false;
 
   constructor(beginMs: number) {
     // Also when the helper stands still after a first word, by its child: then nobody else waits for it.
@@ -170,18 +173,21 @@ class Heard {
     else if (word === 'exit') this.#end(numbers[0]!);
     else if (word === 'failed') this.#fail(said);
     else if (word === 'gone') {
-      if (!this.#hasLimiterSpoken) this.#fail('what sets the limits was ended');
+      const reason = 'what sets the limits was ended';
+      if (this.#hasLimited) this.#apart.resolve(reason);
+      else this.#fail(reason);
     } else {
-      this.#hasLimiterSpoken = true;
-      this.#limited.resolve(said);
+      this.#hasLimited = true;
+      this.#limited.resolve(said === 'limited' ? 'ok' : said);
+      if (said !== 'limited') this.#apart.resolve(said);
     }
   }
 
   #know(initPid: number): void {
     this.#init.resolve(initPid);
     this.started.then(() => this.#begun.resolve()).catch(() => undefined);
-    const timer = setTimeout(() => this.#limited.resolve('no answer'), LIMIT_MS);
-    void this.limited.then(() => clearTimeout(timer));
+    const timer = setTimeout(() => this.#answer('no answer'), LIMIT_MS);
+    void this.apart.then(() => clearTimeout(timer));
   }
 
   /** `status` as of wait(2). */
@@ -191,7 +197,7 @@ class Heard {
     const code = number === 0 ? status >> 8 : null;
     this.#init.reject(new Error(`bwrap ended with ${signal ?? code}.`));
     this.#begun.resolve();
-    this.#limited.resolve('bwrap ended');
+    this.#answer('bwrap ended');
     this.#ended.resolve({ code, signal });
   }
 
@@ -203,6 +209,11 @@ class Heard {
   #fail(reason: string): void {
     const error = new Error(reason);
     for (const { reject } of [this.#started, this.#init, this.#begun]) reject(error);
+    this.#answer(reason);
+  }
+
+  #answer(reason: string): void {
     this.#limited.resolve(reason);
+    this.#apart.resolve(reason);
   }
 }

@@ -27,6 +27,11 @@ export interface Launched {
   initPid: Promise<number>;
   /** Null when whoever launched it does not set its limits. Else `ok` once they are set, or why they are not. */
   limited: Promise<string> | null;
+  /**
+   * Whether bwrap itself, which may have been born in the sandbox's cgroups, is out of them again: `ok`, or why not. It is
+   * known after `release`. Null when it was never in them.
+   */
+  apart: Promise<string> | null;
   release(): void;
   /** Kills what there is and resolves with what bwrap wrote to standard error: its own words name the cause. */
   abort(): Promise<string>;
@@ -91,6 +96,7 @@ export function launch(request: LaunchRequest): Launched {
       input: child.stdin,
       initPid,
       limited: null,
+      apart: null,
       release: () => {
         isReleased = true;
         request.gate.open();

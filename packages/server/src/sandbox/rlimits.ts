@@ -62,12 +62,17 @@ export async function setLimits(initPid: number, order: LimitOrder, prlimit: str
   await Promise.all([setRlimits(prlimit, initPid, rlimits, user), group?.join(initPid)]);
 }
 
-/** The same as the helper is told: the user of the processes, the folders of the cgroup, and the limits. */
+/**
+ * The same as the helper is told: the user of the processes, the folders of the cgroup, each with that of the service in the same
+ * hierarchy, and the limits.
+ */
 export function limitValues({ rlimits, user, group }: LimitOrder): string[] {
   const owner = user ? [String(user.uid), String(user.gid)] : ['-', '-'];
-  const folders = (group?.paths() ?? []).map(hex).join(',') || '-';
+  const folders = (group?.places() ?? []).map(
+    ({ path, own }) => `${hex(path)}:${own === null ? '-' : hex(own)}`,
+  );
   const limits = rlimitsOf(rlimits).map(({ resource, value }) => `${resource}:${value}`);
-  return [...owner, folders, limits.join(',')];
+  return [...owner, folders.join(',') || '-', limits.join(',')];
 }
 
 async function setRlimits(prlimit: string, pid: number, rlimits: Rlimits, user: SandboxUser): Promise<void> {

@@ -46,7 +46,7 @@ async function mail(channelId: string, id: string, headers: string[] = [], from 
 async function settled(channelId: string): Promise<string> {
   return until('the event is settled', async () => {
     const [last] = await world.db.sql<{ state: string; reason: string | null }[]>`
-      select state, reason from inbound_events where channel_id = ${channelId} order by id desc limit 1`;
+      select state, reason from inbound_events where channel_id = ${channelId} order by received_at desc, id desc limit 1`;
     const isOpen = !last || last.state === 'queued' || last.state === 'processing';
     return isOpen ? null : [last.state, last.reason].filter(Boolean).join(' ');
   });

@@ -14,9 +14,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { Group } from '../../src/sandbox/cgroup/group.ts';
 import { findHierarchies, type FindOptions } from '../../src/sandbox/cgroup/hierarchy.ts';
-import { ownFolder, parseMounts, type CgroupMount } from '../../src/sandbox/cgroup/mounts.ts';
+import { ownFolder, parseMounts, readMounts, type CgroupMount } from '../../src/sandbox/cgroup/mounts.ts';
 import { openCgroups } from '../../src/sandbox/cgroup/cgroups.ts';
-import { readMounts } from '../../src/sandbox/cgroup/mounts.ts';
 import { fixture, isRoot, lineOf, MIB } from './fixture.ts';
 import { until } from '../support/until.ts';
 
@@ -52,8 +51,15 @@ describe('cgroup layouts', () => {
     file('berth-t/cgroup.subtree_control', 'cpu memory pids\n');
     file('berth-t/cgroup.freeze', '0\n');
     const found = findHierarchies(options([version2()]));
+    const own = ownFolder(version2(), readMounts().selfCgroup);
     assert.deepEqual(found, [
-      { version: 2, parent: join(root, 'berth-t'), controllers: ['memory', 'cpu', 'pids'], freezes: true },
+      {
+        version: 2,
+        parent: join(root, 'berth-t'),
+        controllers: ['memory', 'cpu', 'pids'],
+        freezes: true,
+        own,
+      },
     ]);
     assert.equal(text('cgroup.subtree_control'), '+memory +cpu +pids');
     assert.ok(Number(text('berth-t/memory.max')) > 0);

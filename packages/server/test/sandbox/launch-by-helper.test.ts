@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmodSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -11,12 +11,13 @@ import {
   statFields,
   tryKill,
 } from '../../src/sandbox/processes.ts';
+import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
 import type { Cgroups } from '../../src/sandbox/cgroup/cgroups.ts';
 import { HELPER_VARIABLE, missingHelper, PERL, type Helper } from '../../src/sandbox/helper.ts';
 import { launchByHelper } from '../../src/sandbox/launch-by-helper.ts';
 import { hostProcesses } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
-import { fixture, lineOf, pidsOf, type Fixture } from './fixture.ts';
+import { fixture, isRoot, lineOf, pidsOf, type Fixture } from './fixture.ts';
 
 const skip = missingHelper(PERL) ?? false;
 
@@ -222,6 +223,75 @@ test(
           sandbox.stdin.end();
           assert.equal((await sandbox.exited).code, 0);
         }
+      },
+    ),
+);
+
+/** Lines of /proc/PID/cgroup, for the hierarchies that this sandbox joined. */
+function groupsOf(pid: number, id: string, init: number): string[] {
+  const lines = (of: number) => readFileSync(`/proc/${of}/cgroup`, 'utf8').trimEnd().split('\n');
+  const joined = lines(init).flatMap((line) => (line.endsWith(`/${id}`) ? [line.split(':')[0]] : []));
+  assert.ok(joined.length > 0);
+  return lines(pid).filter((line) => joined.includes(line.split(':')[0]));
+}
+
+/** The process that watches over a sandbox, and the first one in it. */
+function firstOf(sandbox: RunningSandbox): { monitor: number; init: number } {
+  const pids = pidsOf(sandbox);
+  const init = pids.find((pid) => !pids.includes(Number(statFields(pid)![1])));
+  assert.ok(init !== undefined);
+  return { init, monitor: Number(statFields(init)![1]) };
+}
+
+/** As by a kernel that knows of no processes that are born in a group, and by one that lets no thread move itself. */
+const olderPerls: [string, string | null][] = [
+  ['', null],
+  [
+    ' where nothing can be born in a group',
+    's|, fileno .group);|, 999999);|; s|/tasks") or next|/none") or next|',
+  ],
+];
+for (const [where, change] of olderPerls) {
+  test(
+    `the processes of a sandbox are in its groups from the first on, and who watches over them is where the service is${where}`,
+    { skip: skip || !isRoot },
+    async () => {
+      const work = async (fx: Fixture): Promise<void> => {
+        for (const detached of [true, false]) {
+          const sandbox = await fx.start('exec sleep 1000', { detached, slot: detached ? 1 : 2 });
+          const { monitor, init } = firstOf(sandbox);
+          assert.ok(!pidsOf(sandbox).includes(monitor));
+          assert.deepEqual(groupsOf(monitor, sandbox.id, init), groupsOf(process.pid, sandbox.id, init));
+          for (const pid of pidsOf(sandbox))
+            assert.ok(groupsOf(pid, sandbox.id, init).every((line) => line.endsWith(`/${sandbox.id}`)));
+          assert.equal((await sandbox.kill()).reason, 'killed');
+        }
+        // The root of what a process sees of groups is where it was made.
+        const { stdout } = await fx.run('cat /proc/self/cgroup', { slot: 3 });
+        const isBorn = stdout.split('\n').filter((line) => line.endsWith(':/')).length;
+        if (change === null) assert.ok(!stdout.includes('/..'), stdout);
+        else assert.match(stdout, /\/\.\./);
+        assert.ok(isBorn > 0 || change !== null);
+      };
+      if (change !== null) return withPerl(() => changedPerl(change), work);
+      const fx = fixture();
+      await work(fx).finally(() => fx.close());
+    },
+  );
+}
+
+test(
+  'who watches over a sandbox is out of its groups also when the helper does not see to it',
+  { skip: skip || !isRoot },
+  () =>
+    withPerl(
+      () => changedPerl('s|^  leave_groups|  kill 9, $$; leave_groups|'),
+      async (fx) => {
+        const sandbox = await fx.start('cat; exit 7');
+        const { monitor, init } = firstOf(sandbox);
+        assert.deepEqual(groupsOf(monitor, sandbox.id, init), groupsOf(process.pid, sandbox.id, init));
+        sandbox.stdin.end();
+        assert.deepEqual(await sandbox.exited, { reason: 'exit', code: 7, signal: null });
       },
     ),
 );

@@ -47,8 +47,8 @@ async function killInMidTick(service: Service, makeDue: () => void): Promise<voi
           await sql`select 1 from pg_locks where relation = 'schedule_ticks'::regclass and mode = 'RowExclusiveLock' and not granted`;
         return rows.length > 0;
       });
-      await service.kill9();
       isKilled = true;
+      await service.kill9();
     });
   } catch (error) {
     // Its database may go with the service, and this transaction with it.

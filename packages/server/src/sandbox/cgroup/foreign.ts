@@ -25,6 +25,7 @@ export function groupOf(pid: number): Group | null {
       parent: dirname(path),
       controllers: limitControllers.filter((name) => names.includes(name)),
       freezes: false,
+      own: null,
     };
     return [{ hierarchy, path }];
   });

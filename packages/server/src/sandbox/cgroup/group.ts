@@ -48,9 +48,21 @@ export class Group {
     for (const { path } of this.folders) await writeFile(join(path, 'cgroup.procs'), String(pid));
   }
 
-  /** Its folders. */
+  /** Moves a process that is none of the agent's to where the service is. It stays where that cannot be, or when it has ended. */
+  async part(pid: number): Promise<void> {
+    for (const { path, own } of this.places()) {
+      if (own === null || !readPids(path).includes(pid)) continue;
+      await writeFile(join(own, 'cgroup.procs'), String(pid)).catch(() => undefined);
+    }
+  }
+
   paths(): string[] {
     return this.folders.map(({ path }) => path);
+  }
+
+  /** Its folders, each with that of the service in the same hierarchy. */
+  places(): { path: string; own: string | null }[] {
+    return this.folders.map(({ path, hierarchy }) => ({ path, own: hierarchy.own }));
   }
 
   /** Its share of the CPUs when they are short, in cores; the limit stays. */

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { readPids, readText, tryMakeFolder, tryWrite } from './files.ts';
-import { ownFolder, type CgroupMount } from './mounts.ts';
+import { ownFolder, readMounts, type CgroupMount } from './mounts.ts';
 
 /** The controllers that limits are made of. */
 export type Controller = 'memory' | 'cpu' | 'pids';
@@ -16,6 +16,8 @@ export interface Hierarchy {
   controllers: Controller[];
   /** Whether a group of it can be frozen: version 2 from Linux 5.2 on, or the freezer controller of version 1. */
   freezes: boolean;
+  /** The folder in which this process is itself; null where that is not known. */
+  own: string | null;
 }
 
 /** The part of the machine's memory and process numbers that all sandboxes together may take; the service keeps the rest. */
@@ -56,6 +58,9 @@ function baseOf(mount: CgroupMount, options: FindOptions): string | null {
   return own?.endsWith(`/${LEAF}`) ? own.slice(0, -LEAF.length - 1) : own;
 }
 
+/** Read anew: to open a hierarchy may have moved us. */
+const ownNow = (mount: CgroupMount): string | null => ownFolder(mount, readMounts().selfCgroup);
+
 function openVersion1(
   mount: CgroupMount,
   options: FindOptions,
@@ -72,7 +77,7 @@ function openVersion1(
   if (base === null) return null;
   const parent = join(base, options.name);
   if (!tryMakeFolder(parent)) return null;
-  const hierarchy: Hierarchy = { version: 1, parent, controllers, freezes };
+  const hierarchy: Hierarchy = { version: 1, parent, controllers, freezes, own: ownNow(mount) };
   limitAll(hierarchy);
   return hierarchy;
 }
@@ -89,7 +94,7 @@ function openVersion2(mount: CgroupMount, options: FindOptions): Hierarchy | nul
   const enabled = words(readText(join(parent, 'cgroup.subtree_control')));
   const controllers = wanted.filter((name) => enabled.includes(name));
   const freezes = existsSync(join(parent, 'cgroup.freeze'));
-  const hierarchy: Hierarchy = { version: 2, parent, controllers, freezes };
+  const hierarchy: Hierarchy = { version: 2, parent, controllers, freezes, own: ownNow(mount) };
   limitAll(hierarchy);
   return hierarchy;
 }
