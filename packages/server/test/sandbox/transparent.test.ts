@@ -23,6 +23,20 @@ test('with transparent egress every IPv4 address and low port leads to the sandb
   }
 });
 
+test('transparent egress is set up with each of many starts, however early it is told of the first process', async (t) => {
+  const fx = fixture();
+  try {
+    if (!(await fx.driver.capabilities()).transparentEgress) {
+      t.skip('a program is missing, or the host does not let it be set up');
+      return;
+    }
+    for (let start = 0; start < 40; start += 1)
+      assert.equal((await fx.run('echo up', { transparentEgress: true })).stdout, 'up\n');
+  } finally {
+    await fx.close();
+  }
+});
+
 test('without it no address leads anywhere and low ports are closed', async () => {
   const fx = fixture();
   try {
