@@ -99,7 +99,10 @@ export async function beginSandbox<T>(
     const result = ready({ launched, initPid, group, logFile });
     launched.release();
     // The program runs meanwhile.
-    if (launched.apart && (await launched.apart) !== 'ok') await group?.part(launched.monitorPid);
+    if (launched.apart && (await launched.apart) !== 'ok') {
+      // Once it has ended, whoever asked for it must have it at once, or what it wrote flows away.
+      await Promise.race([group?.part(launched.monitorPid), launched.ended]);
+    }
     return result;
   } catch (error) {
     const said = launched?.abort();

@@ -223,6 +223,8 @@ export class BubblewrapDriver implements SandboxDriver {
     const group = record.hasGroup ? cgroups.group(id) : null;
     // Without its group nobody would hold it to its limits.
     if (group && (cgroups.hierarchies.length === 0 || !group.exists())) return null;
+    // Whoever was to see to it may have been killed.
+    if (isRunning(record.monitorPid, record.monitorSince)) await group?.part(record.monitorPid);
     const volume = await this.volumes.adopt(record.volumeDir, record.limits.diskBytes);
     // Meanwhile somebody else may have taken it up.
     const meanwhile = this.running.get(id);
@@ -234,7 +236,7 @@ export class BubblewrapDriver implements SandboxDriver {
     );
     const { volumeDir, logFile, initPid, ownUid } = record;
     if (ownUid !== null) this.blankUsers.know(id, ownUid);
-    const tree = namespaceTree(initPid, group);
+    const tree = namespaceTree(initPid, record.monitorPid, group);
     const sandbox = this.local({ id, monitor, streams: closedStreams(), logFile, tree });
     return this.keep(sandbox, volumeDir, volume);
   }
@@ -273,7 +275,7 @@ export class BubblewrapDriver implements SandboxDriver {
       exitCode: () => this.records.exitCode(id),
       isHeld: logFile === null,
     });
-    return this.local({ id, monitor, streams, logFile, tree: namespaceTree(initPid, group) });
+    return this.local({ id, monitor, streams, logFile, tree: namespaceTree(initPid, monitorPid, group) });
   }
 
   private local(parts: Omit<LocalSandboxParts, 'onEnd' | 'isDiskFull'>): LocalSandbox {

@@ -346,7 +346,8 @@ sub launch {
     push @ends, $there if $there;
   }
   pipe(my $go, my $say_go) or die "pipe: $!";
-  my @folders = map { $_->[0] } groups($folders);
+  # Where it could not leave again it is not born: the sandbox's first process alone is moved there.
+  my @folders = map { $_->[0] } grep { $_->[1] ne "-" } groups($folders);
   my ($newest) = grep { !-e unhex($_) . "/tasks" } @folders;
   defined(my $pid = fork_into($newest)) or die "fork: $!";
   if (!$pid) {

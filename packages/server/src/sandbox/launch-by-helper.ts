@@ -197,6 +197,8 @@ class Heard {
     const code = number === 0 ? status >> 8 : null;
     this.#init.reject(new Error(`bwrap ended with ${signal ?? code}.`));
     this.#begun.resolve();
+    // It is nowhere any more.
+    this.#apart.resolve('ok');
     this.#answer('bwrap ended');
     this.#ended.resolve({ code, signal });
   }

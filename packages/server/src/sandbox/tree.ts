@@ -23,8 +23,11 @@ export interface Tree {
   freezer: { isFrozen(): boolean; freeze(): Promise<void>; thaw(): void } | null;
 }
 
-/** A PID namespace, and a cgroup where there is one. With the init of the namespace everything in it dies. */
-export function namespaceTree(initPid: number, group: Group | null): Tree {
+/**
+ * A PID namespace, and a cgroup where there is one. With the init of the namespace everything in it dies. `monitorPid`: of bwrap outside
+ * of it, which is in the cgroup for a moment.
+ */
+export function namespaceTree(initPid: number, monitorPid: number, group: Group | null): Tree {
   const since = startTime(initPid);
   const pids = (): number[] => group?.pids() ?? namespacePids(initPid);
   const kill = (): void => {
@@ -33,7 +36,7 @@ export function namespaceTree(initPid: number, group: Group | null): Tree {
   };
   return {
     pids,
-    agentPids: () => pids().filter((pid) => pid !== initPid),
+    agentPids: () => pids().filter((pid) => pid !== initPid && pid !== monitorPid),
     usage: () => (group ? group.usage() : processStats(namespacePids(initPid))),
     processCount: () => group?.processCount() ?? null,
     oomKills: () => group?.oomKills() ?? 0,

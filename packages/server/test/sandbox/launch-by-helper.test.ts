@@ -250,6 +250,7 @@ const olderPerls: [string, string | null][] = [
     ' where nothing can be born in a group',
     's|, fileno .group);|, 999999);|; s|/tasks") or next|/none") or next|',
   ],
+  [' where nobody could leave them again', 's|map { .split /:/. }|map { [(split /:/)[0], "-"] }|'],
 ];
 for (const [where, change] of olderPerls) {
   test(

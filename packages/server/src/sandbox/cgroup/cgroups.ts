@@ -52,7 +52,7 @@ function ownFolderOf(mounts: CgroupMount[]): string | null {
   return newest ? ownFolder(newest, selfCgroup) : null;
 }
 
-/** A folder can be made where processes cannot be moved (the kernel also asks for rights on the common ancestor). */
+/** Proves the way in and the way out. A folder can be made where processes cannot be moved (the kernel also asks for rights on the common ancestor). */
 async function provenHierarchies(found: Hierarchy[]): Promise<Hierarchy[]> {
   if (found.length === 0) return [];
   const probe = spawn('/bin/cat', [], { env: {}, stdio: ['pipe', 'ignore', 'ignore'] });
@@ -68,7 +68,12 @@ async function provenHierarchies(found: Hierarchy[]): Promise<Hierarchy[]> {
         () => true,
         () => false,
       );
-      if (joined) proven.push(hierarchy);
+      if (!joined) continue;
+      proven.push(hierarchy);
+      const { own } = hierarchy;
+      const left = own === null ? null : writeFile(join(own, 'cgroup.procs'), String(probe.pid));
+      // What cannot be moved out again is not to be born in it.
+      await left?.catch(() => (hierarchy.own = null));
     }
   } finally {
     probe.kill('SIGKILL');

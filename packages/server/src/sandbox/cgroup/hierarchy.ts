@@ -16,7 +16,7 @@ export interface Hierarchy {
   controllers: Controller[];
   /** Whether a group of it can be frozen: version 2 from Linux 5.2 on, or the freezer controller of version 1. */
   freezes: boolean;
-  /** The folder in which this process is itself; null where that is not known. */
+  /** The folder in which this process is itself, to which others can be moved; null where there is none. */
   own: string | null;
 }
 
