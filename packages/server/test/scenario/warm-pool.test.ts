@@ -35,7 +35,8 @@ test(
     const agent = await shop.agent({ 'AGENTS.md': 'x\n' });
     await ready(service, 1);
     const disks = join(service.dataDir, 'disks');
-    const blank = () => readdirSync(disks).find((name) => existsSync(join(disks, name, 'reserve')));
+    const names = () => (existsSync(disks) ? readdirSync(disks) : []);
+    const blank = () => names().find((name) => existsSync(join(disks, name, 'reserve')));
     if (!problem) await until('a disk is ready', () => blank() !== undefined);
     const inode = problem ? undefined : statSync(join(disks, `${blank()}.img`)).ino;
     const { conversationId } = await agent.say('say: the first answer');
@@ -64,9 +65,8 @@ test(
     assert.equal(await gauge(service, 'berth_sandboxes_leaked'), 0);
     await ready(service, 1);
     await service.stop();
-    const left = existsSync(disks) ? readdirSync(disks) : [];
     assert.deepEqual(
-      left.filter((name) => !name.startsWith(agent.id)),
+      names().filter((name) => !name.startsWith(agent.id)),
       [],
       'no disk that is nobody’s outlives the service',
     );
