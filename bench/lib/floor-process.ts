@@ -29,7 +29,7 @@ const model = new Model({
   provider: 'anthropic',
   model: 'bench',
   token: 'none',
-  retry: { attempts: 1, baseMs: 0, maxMs: 0, unreachable: { firstMs: 0, laterMs: 0 } },
+  retry: { attempts: 1, baseMs: 0, maxMs: 0, unreachable: { firstMs: 0, laterMs: 0 }, shutMs: 0 },
   host: { connections: 1, back: async () => undefined, wasAway: async () => false },
 });
 

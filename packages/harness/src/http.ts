@@ -53,7 +53,9 @@ export class GatewayClient {
       };
       request.signal.addEventListener('abort', abort);
       outgoing.on('timeout', () => outgoing.destroy(new Error('no byte for ten minutes')));
-      outgoing.on('error', (error) => settle(lost(error)));
+      outgoing.on('error', (error: NodeJS.ErrnoException) =>
+        settle(shutCodes.has(error.code ?? '') ? shut(error) : lost(error)),
+      );
       outgoing.on('response', (response) => {
         if (response.statusCode === 200) return stream(response, request.onData, outgoing, settle);
         void readError(response).then(settle);
@@ -83,6 +85,16 @@ function stream(
   });
   response.on('end', () => settle());
   response.on('error', (error) => settle(lost(error)));
+}
+
+/** Nobody may connect to a socket whose mode is 0 (docs/sandbox.md, connections to the service), or whose queue is full (unix(7)). */
+const shutCodes = new Set(['EACCES', 'EAGAIN']);
+
+function shut(error: Error): ModelError {
+  return new ModelError('model_error', `The model gateway lets nobody in (${error.message}).`, {
+    retryable: true,
+    isShut: true,
+  });
 }
 
 function lost(error: Error): ModelError {

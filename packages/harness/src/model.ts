@@ -9,7 +9,12 @@ export interface RetryPolicy {
   maxMs: number;
   /** So long a provider that cannot be reached is tried for; `firstMs` while it has never answered this process. */
   unreachable: { firstMs: number; laterMs: number };
+  /** So long it is waited for a gateway that is shut, which is no attempt: no provider was asked. */
+  shutMs: number;
 }
+
+/** About as long as the gateway is shut at least. */
+const shutPauseMs = 100;
 
 /** One that never answered has a wrong address or no network in between, and somebody waits to be told. */
 export const defaultRetry: RetryPolicy = {
@@ -17,6 +22,7 @@ export const defaultRetry: RetryPolicy = {
   baseMs: 500,
   maxMs: 15_000,
   unreachable: { firstMs: 8_000, laterMs: 30_000 },
+  shutMs: 60_000,
 };
 
 /** The service, which may be restarted while a model answers. */
@@ -75,6 +81,11 @@ export class Model {
       } catch (error) {
         sink.flush();
         if (!(error instanceof ModelError)) throw error;
+        if (error.isShut && performance.now() - begunMs < this.#options.retry.shutMs) {
+          await pause(shutPauseMs * (0.5 + Math.random()), call.signal);
+          attempt -= 1;
+          continue;
+        }
         if (error.isLost && !call.signal.aborted && (await host.wasAway(connections))) {
           await unlessAborted(host.back(), call.signal);
           error.isCut = sink.shown;

@@ -64,6 +64,8 @@ export class ModelError extends Error {
   readonly isLost: boolean;
   /** The gateway says that the provider gave no answer at all. */
   readonly isUnreachable: boolean;
+  /** The gateway's socket is shut for a while, since this sandbox came through it too often. */
+  readonly isShut: boolean;
   /** What the user has seen of the answer when the service was restarted: the model is to go on from there. */
   isCut = false;
 
@@ -75,6 +77,7 @@ export class ModelError extends Error {
       retryAfterMs?: number | null;
       isLost?: boolean;
       isUnreachable?: boolean;
+      isShut?: boolean;
     } = {},
   ) {
     super(message);
@@ -82,6 +85,7 @@ export class ModelError extends Error {
     this.retryable = options.retryable ?? false;
     this.retryAfterMs = options.retryAfterMs ?? null;
     this.isLost = options.isLost ?? false;
+    this.isShut = options.isShut ?? false;
     this.isUnreachable = options.isUnreachable ?? false;
   }
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -30,15 +30,17 @@ const answers = (response: ServerResponse) => {
 /** A model behind a gateway that does these things in order, the last one ever after. */
 async function modelOf(t: TestContext, script: ((response: ServerResponse) => void)[], retry: RetryPolicy) {
   const dir = mkdtempSync(join(tmpdir(), 'berth-g-'));
+  chmodSync(dir, 0o755);
+  const socket = join(dir, 'gateway.sock');
   const asked = { count: 0 };
   const server = createServer((request, response) => {
     request.resume();
     script[Math.min(asked.count, script.length - 1)]!(response);
     asked.count += 1;
   });
-  server.listen(join(dir, 'gateway.sock'));
+  server.listen(socket);
   await once(server, 'listening');
-  const gateway = new GatewayClient(join(dir, 'gateway.sock'));
+  const gateway = new GatewayClient(socket);
   t.after(() => {
     gateway.close();
     server.close();
@@ -63,10 +65,10 @@ async function modelOf(t: TestContext, script: ((response: ServerResponse) => vo
       signal: new AbortController().signal,
       sink: { text: () => undefined, thought: () => undefined },
     });
-  return { call, asked };
+  return { call, asked, gateway, socket };
 }
 
-const soon = { baseMs: 1, maxMs: 1 };
+const soon = { baseMs: 1, maxMs: 1, shutMs: 60_000 };
 
 test('a provider that was never reached fails the call in bounded time, with its reason and for how long it was tried', async (t) => {
   // So many attempts that only the time can end them.
@@ -93,4 +95,45 @@ test('one that has answered before is tried for longer, and one that answers wit
 
   const busy = await modelOf(t, [overloaded, overloaded, answers], retry);
   assert.equal((await busy.call()).text, 'hello');
+});
+
+/** Nobody may connect to it. To root nothing is shut: it is somebody else for that time. */
+function shut(socket: string) {
+  const isRoot = process.geteuid!() === 0;
+  chmodSync(socket, 0);
+  if (isRoot) process.seteuid!(65_534);
+  return {
+    open() {
+      if (isRoot) process.seteuid!(0);
+      chmodSync(socket, 0o666);
+    },
+  };
+}
+
+test('a gateway that is shut for a while is waited for, which counts as no attempt, and in the end fails the call', async (t) => {
+  const retry = { ...soon, attempts: 1, unreachable: { firstMs: 0, laterMs: 0 } };
+  const { call, asked, gateway, socket } = await modelOf(t, [answers], retry);
+  const post = gateway.post.bind(gateway);
+  const door = shut(socket);
+  try {
+    let refused = 0;
+    gateway.post = (request) =>
+      post(request).catch((error: unknown) => {
+        if (error instanceof ModelError && error.isShut && ++refused === 3) door.open();
+        throw error;
+      });
+    assert.equal((await call()).text, 'hello');
+    assert.deepEqual([refused, asked.count], [3, 1]);
+  } finally {
+    door.open();
+  }
+
+  const never = await modelOf(t, [answers], { ...retry, shutMs: 0 });
+  const shutForGood = shut(never.socket);
+  try {
+    await assert.rejects(never.call(), /The model gateway lets nobody in \(connect EACCES/);
+    assert.equal(never.asked.count, 0);
+  } finally {
+    shutForGood.open();
+  }
 });

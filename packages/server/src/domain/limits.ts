@@ -187,8 +187,10 @@ export const limits = {
   egressConnectionsPerSecond: 100,
   /** New connections of a sandbox to the socket of its proxy, refused ones too; then the socket is shut for a while. */
   egressArrivals: { burst: 320, perSecond: 100 },
-  /** The same of its model gateway: a harness keeps its connections. */
-  gatewayArrivals: { burst: 128, perSecond: 50 },
+  /** Connections that a sandbox has open to its model gateway at once: a harness has one for each of its turns. */
+  gatewayConnections: 1_024,
+  /** New ones to it: as many turns may begin in one moment; after that a harness keeps its connections. */
+  gatewayArrivals: { burst: 1_024, perSecond: 50 },
   /** The same of its control channel: one is served, and a launcher without a service dials a few times a second. */
   controlArrivals: { burst: 64, perSecond: 20 },
   egressHeadBytes: 16 * 1024,

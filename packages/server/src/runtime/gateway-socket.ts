@@ -9,12 +9,7 @@ export interface GatewaySocket {
   close(): void;
 }
 
-/**
- * Connections of one sandbox; one beyond it is closed at once. Descriptors are short, and everybody's. A harness has one
- * for each of its turns, and keeps below this number by itself.
- */
-const MAX_CONNECTIONS = 1024;
-/** Those of all sandboxes. */
+/** Connections of all sandboxes. */
 let open = 0;
 
 /** Longer than a harness keeps an idle connection, so that the server never closes one under a request. */
@@ -32,8 +27,9 @@ export async function openGatewaySocket(
   const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: 0 }, (request, response) =>
     gateway.handle(caller, request, response),
   );
-  // No sandbox gets more than half of what all of them may have.
-  server.maxConnections = Math.min(MAX_CONNECTIONS, Math.ceil(maxConnections / 2));
+  // One beyond it is closed at once: descriptors are short, and everybody's. No sandbox gets more than half of what all
+  // of them may have.
+  server.maxConnections = Math.min(limits.gatewayConnections, Math.ceil(maxConnections / 2));
   // Nobody can connect to a socket that nobody may write to: whoever asks too often waits outside, at no cost to us.
   const gate = new Gate(limits.gatewayArrivals, (isShut) => chmodSync(path, isShut ? 0 : 0o666));
   gate.watch(server);
@@ -44,7 +40,8 @@ export async function openGatewaySocket(
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    server.listen(path, resolve);
+    // A socket of this kind refuses whoever finds its queue full.
+    server.listen({ path, backlog: limits.gatewayConnections }, resolve);
   });
   // The sandbox's user is another one; the folder around it is open for nobody else.
   await chmod(path, 0o666);

@@ -3,6 +3,7 @@ import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
+import { limits } from '../../src/domain/limits.ts';
 import type { ModelGateway } from '../../src/domain/ports/model-gateway.ts';
 import { openGatewaySocket } from '../../src/runtime/gateway-socket.ts';
 import { until } from '../support/until.ts';
@@ -46,7 +47,7 @@ test('all sandboxes together hold no more connections than the service can spare
 });
 
 test('a sandbox that opens one connection after another finds the socket shut, and later open again', async (t) => {
-  const { path } = await flooded(t, 0, 2_000);
+  const { path } = await flooded(t, 0, 4_000);
   const isShut = async () => ((await stat(path)).mode & 0o777) === 0;
   const again = (): void =>
     void connect(path)
@@ -54,9 +55,22 @@ test('a sandbox that opens one connection after another finds the socket shut, a
       .destroy();
   // As fast as it can, and faster than is allowed also where a look takes long.
   const flood = async () => {
-    for (let i = 0; i < 200; i += 1) again();
+    for (let i = 0; i < 50; i += 1) again();
     return isShut();
   };
   await until('it is shut', flood);
   await until('it is open again', async () => !(await isShut()));
+});
+
+test('as many turns as a sandbox may have connections for begin in one moment, and none finds the socket shut', async (t) => {
+  const { clients, path, closed } = await flooded(t, 0, 4_000);
+  let served = 0;
+  for (let i = 0; i < limits.gatewayConnections; i += 1) {
+    const client = connect(path).on('error', () => undefined);
+    client.once('data', () => (served += 1));
+    client.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
+    clients.push(client);
+  }
+  await until('all are served', () => served === limits.gatewayConnections);
+  assert.deepEqual([closed(), (await stat(path)).mode & 0o777], [0, 0o666]);
 });
