@@ -11,7 +11,7 @@ import { logFileIn } from './output-log.ts';
 import { endMarked } from './processes.ts';
 import type { Records } from './record.ts';
 import type { Helper } from './helper.ts';
-import { setLimits } from './rlimits.ts';
+import { setLimits, type Rlimits } from './rlimits.ts';
 import { openEveryAddress } from './transparent.ts';
 import { prepareRunDir, type SandboxUser } from './volume.ts';
 
@@ -33,8 +33,8 @@ export interface Begin {
   mark: string;
   user: SandboxUser;
   isRoot: boolean;
-  /** Largest file that may be written. */
-  fileBytes: number;
+  /** Makes what it mounts ready, and resolves with the size of the largest file that may be written. Called once, or never. */
+  openVolume(): Promise<number>;
   records: Records;
 }
 
@@ -47,11 +47,11 @@ export interface Begun {
   logFile: string | null;
 }
 
-/** Makes a sandbox up to the start of its program, which runs after `ready`. Of one that fails nothing is left. */
+/** Makes a sandbox up to the start of its program, which runs after `beforeProgram`. Of one that fails nothing is left. */
 export async function beginSandbox<T>(
   spec: SandboxSpec | BlankSpec,
   begin: Begin,
-  ready: (begun: Begun) => T,
+  beforeProgram: (begun: Begun) => T,
 ): Promise<T> {
   const { host, user, isRoot, records } = begin;
   const isBlank = !('volumeDir' in spec);
@@ -62,9 +62,16 @@ export async function beginSandbox<T>(
   const logFile = spec.detached ? logFileIn(spec.runDir) : null;
   let launched: Launched | null = null;
   let gate: Gate | null = null;
+  let made: Promise<Rlimits> | null = null;
+  const makeReady = async (): Promise<Rlimits> => {
+    group?.limit(spec.limits);
+    const { enforced } = host.cgroups;
+    return { limits: spec.limits, enforced, fileBytes: await begin.openVolume() };
+  };
+  const ready = (): Promise<Rlimits> => (made ??= makeReady());
   try {
     gate = await host.gates.take();
-    group?.create(spec.limits);
+    group?.create();
     const request: LaunchRequest = {
       bwrap: begin.bwrapPath,
       args,
@@ -77,9 +84,8 @@ export async function beginSandbox<T>(
       detached: logFile === null ? null : { logFile, statusFile: records.statusFile(spec.id) },
       isBlank,
     };
-    const rlimits = { limits: spec.limits, enforced: host.cgroups.enforced, fileBytes: begin.fileBytes };
-    const limits = { rlimits, user, group };
-    launched = await launchByHelper(host, request, limits);
+    launched = await launchByHelper(host, request, { user, group }, ready);
+    const rlimits = await ready();
     if (launched === null) {
       // Whoever was to wait at that one must never get the word that is meant for another.
       gate.close();
@@ -90,13 +96,13 @@ export async function beginSandbox<T>(
     const initPid = await launched.initPid;
     const { limited } = launched;
     const limit = async (): Promise<void> => {
-      if ((await limited) !== 'ok') await setLimits(initPid, limits, begin.prlimitPath);
+      if ((await limited) !== 'ok') await setLimits(initPid, { rlimits, user, group }, begin.prlimitPath);
     };
     await Promise.all([
       limit(),
       !isBlank && spec.transparentEgress ? openEveryAddress(initPid, isRoot) : null,
     ]);
-    const result = ready({ launched, initPid, group, logFile });
+    const result = beforeProgram({ launched, initPid, group, logFile });
     launched.release();
     // The program runs meanwhile.
     if (launched.apart && (await launched.apart) !== 'ok') {
@@ -111,6 +117,8 @@ export async function beginSandbox<T>(
     await endMarked(begin.mark);
     await group?.destroy();
     records.remove(spec.id);
+    // What the volume has to say is told as it is.
+    await made;
     throw new Error(`The sandbox did not start: ${(await said)?.trim() || String(error)}`, { cause: error });
   }
 }

@@ -140,11 +140,16 @@ export class BubblewrapDriver implements SandboxDriver {
 
   private async startOnce(spec: SandboxSpec, host: Host): Promise<RunningSandbox> {
     const user = this.userOf(spec.slot);
-    const volume = await this.volumes.open(spec.volumeDir, user, spec.limits.diskBytes);
-    void this.volumes.expect(spec.limits.diskBytes);
-    return beginSandbox(spec, this.begin(spec.id, host, user, volume.fileBytes), (begun) => {
+    const { diskBytes } = spec.limits;
+    let volume: OpenVolume | null = null;
+    const openVolume = async (): Promise<number> => {
+      volume = await this.volumes.open(spec.volumeDir, user, diskBytes);
+      void this.volumes.expect(diskBytes);
+      return volume.fileBytes;
+    };
+    return beginSandbox(spec, this.begin(spec.id, host, user, openVolume), (begun) => {
       this.record({ ...begun, spec, ownUid: null });
-      return this.keep(this.sandboxOf(spec.id, begun), spec.volumeDir, volume);
+      return this.keep(this.sandboxOf(spec.id, begun), spec.volumeDir, volume!);
     });
   }
 
@@ -168,7 +173,7 @@ export class BubblewrapDriver implements SandboxDriver {
     const user = { uid: ownUid, gid: ownUid };
     const { blank, initPid } = await beginSandbox(
       spec,
-      this.begin(spec.id, host, user, spec.limits.diskBytes),
+      this.begin(spec.id, host, user, () => Promise.resolve(spec.limits.diskBytes)),
       (begun) => {
         const { launched, initPid, group } = begun;
         const initSince = startTime(initPid);
@@ -241,10 +246,10 @@ export class BubblewrapDriver implements SandboxDriver {
     return this.keep(sandbox, volumeDir, volume);
   }
 
-  private begin(id: string, host: Host, user: SandboxUser, fileBytes: number): Begin {
+  private begin(id: string, host: Host, user: SandboxUser, openVolume: Begin['openVolume']): Begin {
     const { bwrapPath, prlimitPath } = this.options;
     const { isRoot, records } = this;
-    return { host, bwrapPath, prlimitPath, mark: this.markOf(id), user, isRoot, fileBytes, records };
+    return { host, bwrapPath, prlimitPath, mark: this.markOf(id), user, isRoot, openVolume, records };
   }
 
   /** Written before the program runs, so that a service that dies right now leaves what the next one needs. */

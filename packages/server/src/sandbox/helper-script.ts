@@ -42,11 +42,12 @@ export const callArguments: string[] | null =
  *
  * `launch`: it starts bwrap with the descriptors that it expects, each of which is opened anew by way of /proc: those of
  * the parent, and pipes, whose other ends the parent opens in the same way. It answers `started` with the pid and those
- * ends, and goes on at `taken`: whoever began it knows by then which process to end when something fails, and without that
- * word, as after `dropped` or the end of this process, it ends itself. It answers `exit` once bwrap has ended.
+ * ends, and goes on at `taken`, which brings the limits: whoever began it knows by then which process to end when something
+ * fails, and without that word, as after `dropped` or the end of this process, it ends itself. It answers `exit` once bwrap has
+ * ended.
  *
  * The process that becomes bwrap is born in the cgroups of the sandbox, and so is what bwrap starts: to move it there would wait
- * for a grace period of the kernel (docs/decisions/0375). A child that was forked before it reads who is the first process
+ * for a grace period of the kernel (docs/decisions/0375). Another child, forked while bwrap begins, reads who is the first process
  * of the sandbox (`init`), moves that where it was not born, and then, as the user of the sandbox, who has no power over any other
  * process, sets its rlimits (prlimit(2)); then it says `limited`. bwrap itself is none of the agent's processes: it is moved to
  * where the service is, while the program runs, and `ok` is answered. Where nothing can be born in a group, the child moves itself to
@@ -322,15 +323,13 @@ sub become_bwrap {
   exec { $program } @$args or die "$program: $!";
 }
 
-# The parent's ends of pipes, until it has opened them, and both ends of the one for the word to go on (as with mounters), by
-# order; orders of bwrap processes, by pid.
-my (%ends_of, %go_of, %launched);
+# The parent's ends of pipes, until it has opened them, and what is needed once it has, among it both ends of the pipe for the
+# word to go on (as with mounters), by order; orders of bwrap processes, by pid.
+my (%ends_of, %begun, %launched);
 
 sub launch {
-  my ($number, $program, $session, $args, $data, $own, $uid, $gid, $folders, $limits, @wanted) = @_;
+  my ($number, $program, $session, $args, $data, $own, $uid, $gid, $folders, @wanted) = @_;
   pipe(my $info, my $say_info) or die "pipe: $!";
-  my $limiter = in_child($number, sub { close $say_info; limit($number, $info, $own, $uid, $gid, $folders, $limits) });
-  return if !defined $limiter;
   my (@handles, @ends);
   for my $what (@wanted) {
     my ($kind, $value) = split /:/, $what;
@@ -365,18 +364,29 @@ sub launch {
   }
   $launched{$pid} = $number;
   $ends_of{$number} = \@ends;
-  $go_of{$number} = [$say_go, $go];
+  $begun{$number} = { say_go => $say_go, go => $go, info => $info, whose => [$own, $uid, $gid, $folders] };
   say_line($number, "started", $pid, map { fileno $_ } @ends);
 }
 
-sub forget { my ($number) = @_; delete $ends_of{$number}; delete $go_of{$number} }
+sub forget { my ($number) = @_; delete $ends_of{$number}; return delete $begun{$number} }
+
+# bwrap begins, and whoever limits it is forked meanwhile.
+sub taken {
+  my ($number, $limits) = @_;
+  my $launch = $begun{$number} or return;
+  syswrite $launch->{say_go}, "x";
+  # A child that held the sandbox's pipes would let them have no end.
+  my ($info, $whose) = @{forget($number)}{qw(info whose)};
+  undef $launch;
+  in_child($number, sub { limit($number, $info, @$whose, $limits) });
+}
 
 my %orders = (
   mount => \&mount,
   move => \&move,
   mounters => \&keep_mounters,
   launch => sub { eval { &launch; 1 } or say_line($_[0], "failed", reason($@)) },
-  taken => sub { syswrite $go_of{$_[0]}[0], "x" if $go_of{$_[0]}; forget($_[0]) },
+  taken => sub { taken(@_) },
   dropped => sub { forget($_[0]) },
 );
 

@@ -32,8 +32,8 @@ export interface HelperOrder {
   /** Of the helper. */
   pid: number;
   first: Promise<string>;
-  /** Lets a launch go on, or not. */
-  add(word: 'taken' | 'dropped'): void;
+  /** Lets a launch go on, with its limits (`limitValue`), or not. */
+  add(word: 'taken' | 'dropped', value?: string): void;
   /** No more lines are listened to. */
   end(): void;
 }
@@ -123,7 +123,7 @@ export class Helper {
       this.#waiting.set(number, { child, isBound, hear });
       child.stdin!.write(`${number} ${order} ${values.join(' ')}\n`);
     });
-    const add = (word: string): void => void child.stdin!.write(`${number} ${word}\n`);
+    const add = (word: string, value = ''): void => void child.stdin!.write(`${number} ${word} ${value}\n`);
     return { pid: child.pid ?? 0, first, add, end };
   }
 

@@ -15,7 +15,7 @@ import {
 } from './launch.ts';
 import type { MonitorEnd } from './monitor.ts';
 import { endMarked, gone, killKnown, processOf, type KnownProcess } from './processes.ts';
-import { limitValues, type LimitOrder } from './rlimits.ts';
+import { limitValue, processValues, type LimitedProcesses, type Rlimits } from './rlimits.ts';
 
 /** For bwrap to be started and to make its namespaces, on a machine that is busy. */
 const BEGIN_MS = 30_000;
@@ -27,12 +27,14 @@ const GONE_MS = 10_000;
 /**
  * As `launch`, and the limits are set by the way; but nothing is forked of the service, which takes the longer the larger it
  * is, and holds its event loop meanwhile. Resolves once the first process of the sandbox is known, or bwrap has ended; with
- * null where there is no helper, or that failed: then nothing is left of it.
+ * null where there is no helper, or that failed, or what is made ready: then nothing is left of it. `ready` is called while the
+ * helper forks, and bwrap does not begin before it has resolved.
  */
 export async function launchByHelper(
   { helper, cgroups }: Pick<Host, 'helper' | 'cgroups'>,
   request: LaunchRequest,
-  limits: LimitOrder,
+  processes: LimitedProcesses,
+  ready: () => Promise<Rlimits>,
   beginMs = BEGIN_MS,
 ): Promise<Launched | null> {
   if (!helper) return null;
@@ -46,7 +48,9 @@ export async function launchByHelper(
     const hear = (said: string): void => heard.line(said);
     // See `launchArguments`: one that is not detached ends with its parent.
     const isBound = request.detached === null;
-    order = helper.order('launch', values(request, limits, own, files), hear, isBound);
+    order = helper.order('launch', values(request, processes, own, files), hear, isBound);
+    const limits = ready();
+    limits.catch(() => undefined);
     void heard.ended.then(order.end);
     const { pid, fds } = await heard.started;
     monitor = processOf(pid);
@@ -54,7 +58,7 @@ export async function launchByHelper(
       const isInput = streams.length === 0 && hasInput(request);
       streams.push(openPipe(`/proc/${order.pid}/fd/${fd}`, isInput));
     }
-    order.add('taken');
+    order.add('taken', limitValue(await limits));
     await heard.begun;
     return launchedOf(request, heard, monitor, streams);
   } catch {
@@ -75,7 +79,12 @@ export async function launchByHelper(
 const hasInput = ({ detached, isBlank }: LaunchRequest): boolean => detached === null || isBlank;
 
 /** See the script: its descriptors stand in the order of `fds`. */
-function values(request: LaunchRequest, limits: LimitOrder, own: string, files: OpenFiles): string[] {
+function values(
+  request: LaunchRequest,
+  processes: LimitedProcesses,
+  own: string,
+  files: OpenFiles,
+): string[] {
   const output = files.log === null ? 'out' : `a:${files.log}`;
   return [
     hex(request.bwrap),
@@ -83,7 +92,7 @@ function values(request: LaunchRequest, limits: LimitOrder, own: string, files: 
     hex([request.bwrap, ...commandLine({ ...request, leaking: [] })].join('\0')),
     request.args.toString('hex'),
     own,
-    ...limitValues(limits),
+    ...processValues(processes),
     ...[hasInput(request) ? 'in' : 'null', output, output],
     ...['data', `r:${files.filter}`, 'info', `rw:${request.gate.fd}`],
     ...(files.status === null ? [] : [`a:${files.status}`]),

@@ -44,36 +44,41 @@ function rlimitsOf({ limits, enforced, fileBytes }: Rlimits): Rlimit[] {
   ];
 }
 
-export interface LimitOrder {
-  rlimits: Rlimits;
+export interface LimitedProcesses {
   /** Whose processes those of the sandbox are. */
   user: SandboxUser;
   /** Its cgroup; null where there are none. */
   group: Group | null;
 }
 
+export interface LimitOrder extends LimitedProcesses {
+  rlimits: Rlimits;
+}
+
 /**
  * Puts the first process of a sandbox into its cgroups and limits it, from outside, before its program runs; everything in
  * it inherits that. It is done after its user namespace was made, so that the kernel (5.14 or newer) counts processes per
- * sandbox and not per host user. This is the way without the helper, or where that failed; see `limitValues`.
+ * sandbox and not per host user. This is the way without the helper, or where that failed; see `limitValue`.
  */
 export async function setLimits(initPid: number, order: LimitOrder, prlimit: string): Promise<void> {
   const { rlimits, user, group } = order;
   await Promise.all([setRlimits(prlimit, initPid, rlimits, user), group?.join(initPid)]);
 }
 
-/**
- * The same as the helper is told: the user of the processes, the folders of the cgroup, each with that of the service in the same
- * hierarchy, and the limits.
- */
-export function limitValues({ rlimits, user, group }: LimitOrder): string[] {
+/** As the helper is told: the user of the processes, and the folders of the cgroup, each with that of the service in the same hierarchy. */
+export function processValues({ user, group }: LimitedProcesses): string[] {
   const owner = user ? [String(user.uid), String(user.gid)] : ['-', '-'];
   const folders = (group?.places() ?? []).map(
     ({ path, own }) => `${hex(path)}:${own === null ? '-' : hex(own)}`,
   );
-  const limits = rlimitsOf(rlimits).map(({ resource, value }) => `${resource}:${value}`);
-  return [...owner, folders.join(',') || '-', limits.join(',')];
+  return [...owner, folders.join(',') || '-'];
 }
+
+/** The same of the limits themselves. */
+export const limitValue = (rlimits: Rlimits): string =>
+  rlimitsOf(rlimits)
+    .map(({ resource, value }) => `${resource}:${value}`)
+    .join(',');
 
 async function setRlimits(prlimit: string, pid: number, rlimits: Rlimits, user: SandboxUser): Promise<void> {
   const options = rlimitsOf(rlimits).map(({ name, value }) => `--${name}=${value}`);

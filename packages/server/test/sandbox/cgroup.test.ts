@@ -67,7 +67,8 @@ describe('cgroup layouts', () => {
     assert.ok(Number(text('berth-t/pids.max')) > 1000);
 
     const group = new Group(found, 'one');
-    group.create(limits);
+    group.create();
+    group.limit(limits);
     assert.equal(text('berth-t/one/memory.max'), String(64 * MIB));
     assert.equal(text('berth-t/one/memory.swap.max'), '0');
     assert.equal(text('berth-t/one/cpu.max'), '150000 100000');
@@ -137,7 +138,9 @@ describe('cgroup layouts', () => {
     mkdirSync(join(root, 'v1'));
     found.push(...findHierarchies(options([first])));
     for (const { parent } of found) rmSync(parent, { recursive: true });
-    new Group(found, 'one').create(limits);
+    const group = new Group(found, 'one');
+    group.create();
+    group.limit(limits);
     assert.equal(text('v2/berth-t/cgroup.subtree_control'), '+memory +cpu +pids');
     assert.ok(Number(text('v2/berth-t/memory.max')) > 0);
     assert.equal(text('v2/berth-t/one/memory.max'), String(64 * MIB));
@@ -178,7 +181,8 @@ describe('cgroup layouts', () => {
     ];
     const found = findHierarchies(options(mounts));
     const group = new Group(found, 'one');
-    group.create(limits);
+    group.create();
+    group.limit(limits);
     assert.equal(text('memory/berth-t/one/memory.limit_in_bytes'), String(64 * MIB));
     assert.equal(text('cpu/berth-t/one/cpu.cfs_quota_us'), '150000');
     assert.equal(text('cpu/berth-t/one/cpu.shares'), '1536');

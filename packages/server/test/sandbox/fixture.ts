@@ -15,7 +15,7 @@ import { LocalSandbox } from '../../src/sandbox/running.ts';
 import { silentLog } from '../support/log.ts';
 
 export const MIB = 1024 * 1024;
-const usualLimits = { memoryBytes: 256 * MIB, cpus: 1, pids: 64, diskBytes: 64 * MIB, openFiles: 256 };
+export const usualLimits = { memoryBytes: 256 * MIB, cpus: 1, pids: 64, diskBytes: 64 * MIB, openFiles: 256 };
 /** For what fills all memory, which takes its time; a kernel in user space has room in it too. */
 export const littleMemory = { ...usualLimits, memoryBytes: 96 * MIB };
 export const isRoot = process.getuid?.() === 0;

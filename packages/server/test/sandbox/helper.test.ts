@@ -167,21 +167,7 @@ test(
     const hear = (said: string): void => {
       if (said.startsWith('started ')) told.resolve(said.split(' ').slice(2).map(Number));
     };
-    const words = [
-      hex('/bin/cat'),
-      '0',
-      hex('cat'),
-      '-',
-      '-',
-      '-',
-      '-',
-      '-',
-      '-',
-      'in',
-      'out',
-      'out',
-      'info',
-    ];
+    const words = [hex('/bin/cat'), '0', hex('cat'), '-', '-', '-', '-', '-', 'in', 'out', 'out', 'info'];
     const order = helper.order('launch', words, hear);
     try {
       const ends = (await told.promise).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));

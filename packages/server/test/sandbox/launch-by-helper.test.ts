@@ -17,7 +17,7 @@ import { HELPER_VARIABLE, missingHelper, PERL, type Helper } from '../../src/san
 import { launchByHelper } from '../../src/sandbox/launch-by-helper.ts';
 import { hostProcesses } from '../support/scenario.ts';
 import { until } from '../support/until.ts';
-import { fixture, isRoot, lineOf, pidsOf, type Fixture } from './fixture.ts';
+import { fixture, isRoot, lineOf, pidsOf, usualLimits, type Fixture } from './fixture.ts';
 
 const skip = missingHelper(PERL) ?? false;
 
@@ -134,6 +134,45 @@ test('launches leave no descriptor behind, neither in the service nor in its hel
     await fx.close();
   }
 });
+
+test('the helper sets the limits itself: no other program is run for them', { skip }, async () => {
+  const fx = fixture({ prlimitPath: '/no/such/prlimit' });
+  try {
+    for (const detached of [true, false]) {
+      const sandbox = await fx.start('exec sleep 1000', { detached, slot: detached ? 1 : 2 });
+      await sandbox.kill();
+    }
+    const { stdout } = await fx.run('ulimit -n; ulimit -f', {
+      slot: 3,
+      limits: { ...usualLimits, openFiles: 123 },
+    });
+    assert.deepEqual(stdout.split('\n').slice(0, 2), ['123', String(usualLimits.diskBytes / 512)]);
+  } finally {
+    await fx.close();
+  }
+});
+
+test(
+  'of a start whose volume cannot be opened nothing is left, and it is told why',
+  { skip: skip || !isRoot },
+  async () => {
+    const fx = fixture();
+    try {
+      const { volumeDir } = fx.spec(['none']);
+      // A file stands where its folder is to be.
+      writeFileSync(volumeDir, '');
+      await assert.rejects(fx.start('exit 0', { detached: true }), /^Error: (EEXIST|ENOTDIR)/);
+      rmSync(volumeDir);
+      await until(
+        'its processes are gone',
+        () => !markedProcesses().some(({ mark }) => mark.startsWith(`${fx.name}/`)),
+      );
+      assert.equal((await fx.run('exit 4')).exit.code, 4);
+    } finally {
+      await fx.close();
+    }
+  },
+);
 
 /** A program as Perl, of a helper whose script has become another by this command of sed. */
 const changedPerl = (change: string): string => String.raw`#!/bin/sh
@@ -320,7 +359,8 @@ for (const [what, lines] of [
     const launched = await launchByHelper(
       { helper: helper as unknown as Helper, cgroups: { own: null, hierarchies: [] } as unknown as Cgroups },
       request,
-      { rlimits: { limits, enforced: [], fileBytes: 1 }, user: null, group: null },
+      { user: null, group: null },
+      () => Promise.resolve({ limits, enforced: [], fileBytes: 1 }),
       50,
     );
     assert.equal(launched, null);

@@ -26,11 +26,17 @@ export class Group {
     }));
   }
 
-  /** Makes the folders and sets the limits; throws when a limit cannot be set, since it would only be claimed. */
-  create(limits: SandboxLimits): void {
+  /** Makes the folders. */
+  create(): void {
     for (const { hierarchy, path } of this.folders) {
       makeAgain(hierarchy);
       mkdirSync(path, { recursive: true });
+    }
+  }
+
+  /** Throws when a limit cannot be set, since it would only be claimed. */
+  limit(limits: SandboxLimits): void {
+    for (const { hierarchy, path } of this.folders) {
       for (const [file, value] of limitFiles(hierarchy, limits)) writeFileSync(join(path, file), value);
       // Without swap the memory limit is the whole truth; kernels without swap accounting lack these files.
       if (hierarchy.controllers.includes('memory')) {
