@@ -24,7 +24,7 @@ import { Helper, missingHelper, PERL } from './helper.ts';
 import { closedStreams } from './launch.ts';
 import { adoptedMonitor, watchedMonitor } from './monitor.ts';
 import { hasOwnRoot, missingForMounting, mountVolume, moveMount } from './mounter.ts';
-import { endMarked, isRunning, markedProcesses, processOf, startTime } from './processes.ts';
+import { endMarked, isRunning, markedProcesses, processOf, setUp, startTime } from './processes.ts';
 import { probe } from './probe.ts';
 import { currentBootId, Records } from './record.ts';
 import { LocalSandbox, type LocalSandboxParts } from './running.ts';
@@ -214,7 +214,7 @@ export class BubblewrapDriver implements SandboxDriver {
     );
     this.helper.expectMounts(this.blanks.size);
     void this.volumes.expect(spec.limits.diskBytes);
-    await hasOwnRoot(initPid);
+    await setUp(() => hasOwnRoot(initPid));
     return blank;
   }
 

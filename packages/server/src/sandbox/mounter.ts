@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { setTimeout as delay } from 'node:timers/promises';
 import { hex, missingHelper, PERL, type Helper } from './helper.ts';
 
 /** Lines that say what is missing; empty when volumes can be mounted into sandboxes that run. */
@@ -9,31 +8,16 @@ export function missingForMounting(isRoot: boolean): string[] {
   return missing === null ? [] : [missing];
 }
 
-const ROOT_MS = 5_000;
-const LOOK_MS = 2;
-
 /**
- * Resolves once a sandbox that was let go has its own root: bwrap tells of its init before that, and what is mounted too
- * early is not found or lies in the wrong place. Also resolves when it has ended, which whoever goes on finds.
+ * Whether a sandbox that was let go has its own root: what is mounted too early is not found or lies in the wrong place. The
+ * places of the new root are told without a folder before them when it is the root, and the old one lies over it for a moment
+ * (proc_pid_mountinfo(5)).
  */
-export async function hasOwnRoot(initPid: number): Promise<void> {
-  const deadline = performance.now() + ROOT_MS;
-  while (!isRooted(initPid) && performance.now() < deadline) await delay(LOOK_MS);
-}
-
-/**
- * The places of the new root are told without a folder before them when it is the root, and the old one lies over it for a
- * moment (proc_pid_mountinfo(5)).
- */
-function isRooted(pid: number): boolean {
-  try {
-    const places = readFileSync(`/proc/${pid}/mountinfo`, 'utf8')
-      .split('\n')
-      .map((line) => line.split(' ')[4]);
-    return places.includes('/run/berth') && places.filter((place) => place === '/').length === 1;
-  } catch {
-    return true;
-  }
+export function hasOwnRoot(initPid: number): boolean {
+  const places = readFileSync(`/proc/${initPid}/mountinfo`, 'utf8')
+    .split('\n')
+    .map((line) => line.split(' ')[4]);
+  return places.includes('/run/berth') && places.filter((place) => place === '/').length === 1;
 }
 
 /** Mounts at one folder what is mounted at another. When it rejects, it may be at either or both. */

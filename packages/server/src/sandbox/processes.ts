@@ -107,6 +107,25 @@ export async function gone(pid: number, since: string | null, timeoutMs: number)
   }
 }
 
+const SET_UP_MS = 5_000;
+const LOOK_MS = 1;
+
+/**
+ * Resolves once bwrap has set up what is looked for in the first process of a sandbox, whose pid it tells before that. Also
+ * resolves when the look fails, as after its end, or it takes too long: whoever goes on finds that.
+ */
+export async function setUp(isThere: () => boolean): Promise<void> {
+  const deadline = performance.now() + SET_UP_MS;
+  const isOver = (): boolean => {
+    try {
+      return isThere();
+    } catch {
+      return true;
+    }
+  };
+  while (!isOver() && performance.now() < deadline) await delay(LOOK_MS);
+}
+
 /** Kills it, and no later one with its number. */
 export function killKnown({ pid, since }: KnownProcess): void {
   if (isRunning(pid, since)) tryKill(pid);

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, readlinkSync } from 'node:fs';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setUp } from './processes.ts';
 import { started } from './started.ts';
 
 const NSENTER = '/usr/bin/nsenter';
@@ -34,24 +34,9 @@ for ([$owner + 0, 0x10000000], [fileno($net), 0x40000000]) {
 }
 exec @command or die "exec: $!";`;
 
-const LOOPBACK_MS = 5_000;
-const LOOK_MS = 1;
-
-/**
- * Resolves once bwrap has set up the network namespace of a sandbox: it tells of its first process before that, and fails when
- * the loopback device has its address by then. Also resolves when it has ended, which whoever goes on finds.
- */
-async function hasOwnLoopback(initPid: number): Promise<void> {
-  const deadline = performance.now() + LOOPBACK_MS;
-  const isUp = (): boolean => {
-    try {
-      return readFileSync(`/proc/${initPid}/net/fib_trie`, 'utf8').includes('127.0.0.1');
-    } catch {
-      return true;
-    }
-  };
-  while (!isUp() && performance.now() < deadline) await delay(LOOK_MS);
-}
+/** To set it up fails when the loopback device has its address by then. */
+const hasOwnLoopback = (initPid: number): boolean =>
+  readFileSync(`/proc/${initPid}/net/fib_trie`, 'utf8').includes('127.0.0.1');
 
 /**
  * Makes every IPv4 address local in the network namespace of a sandbox that was made but does not run yet, and lets any
@@ -64,7 +49,7 @@ export async function openEveryAddress(initPid: number, isRoot: boolean): Promis
   const missing = transparentPrograms(isRoot);
   if (ip === undefined || missing.length > 0)
     throw new Error(`Transparent egress is not possible: ${missing.join(' ')}`);
-  await hasOwnLoopback(initPid);
+  await setUp(() => hasOwnLoopback(initPid));
   // A process that has ended may have left its number to another one, and the network of the host must stay as it is.
   const script = [
     'set -e',

@@ -62,10 +62,6 @@ export class Group {
     }
   }
 
-  paths(): string[] {
-    return this.folders.map(({ path }) => path);
-  }
-
   /** Its folders, each with that of the service in the same hierarchy. */
   places(): { path: string; own: string | null }[] {
     return this.folders.map(({ path, hierarchy }) => ({ path, own: hierarchy.own }));

@@ -213,7 +213,7 @@ export class DockerSandbox implements RunningSandbox {
   /** Which group it was that the kernel has killed in: another one's kill at the same moment is no reason of this end. */
   private isLoggedOom(): boolean {
     const { group, kernelLog } = this.parts;
-    const names = group?.paths().flatMap((path) => path.split('/')) ?? [];
+    const names = group?.places().flatMap(({ path }) => path.split('/')) ?? [];
     const own = names.find((name) => CONTAINER_GROUP.test(name));
     return own !== undefined && logTellsOfOom(own, kernelLog);
   }
