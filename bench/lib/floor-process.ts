@@ -24,7 +24,7 @@ export interface FloorReply {
 }
 
 const model = new Model({
-  gateway: new GatewayClient(process.argv[2]!),
+  gateway: new GatewayClient(process.argv[2]!, 1_000),
   wire: anthropicWire,
   provider: 'anthropic',
   model: 'bench',

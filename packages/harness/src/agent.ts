@@ -53,9 +53,9 @@ export class Agent {
   #recordsCalls = false;
 
   constructor(options: AgentOptions) {
-    const { provider, model, token, wire } = options.settings;
+    const { provider, model, token, wire, modelConnections } = options.settings;
     this.#options = options;
-    this.#gateway = new GatewayClient(options.gatewaySocket);
+    this.#gateway = new GatewayClient(options.gatewaySocket, modelConnections);
     this.#window = new Window(wire);
     this.#model = new Model({
       gateway: this.#gateway,

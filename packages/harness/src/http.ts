@@ -1,9 +1,14 @@
-import type { IncomingMessage, RequestOptions } from 'node:http';
+import { constants } from 'node:fs';
+import { access } from 'node:fs/promises';
+import type { Agent, IncomingMessage, RequestOptions } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
 import { count, ModelError } from './wire.ts';
 
 // An `import` of node:http evaluates every export of it, WebSocket and its parts among them: 14 MB and 40 ms more.
 const http = process.getBuiltinModule('node:http');
 
+/** About as long as the gateway is shut at least. */
+const lookMs = 100;
 const maxErrorBytes = 64 * 1024;
 /** Longer than any provider thinks before its first byte; without it a lost peer would hold a turn for ever. */
 const silenceMs = 600_000;
@@ -19,11 +24,25 @@ export interface ModelRequest {
 /** HTTP to the model gateway over its Unix socket, connections kept. */
 export class GatewayClient {
   readonly #socketPath: string;
-  // The gateway cuts off whoever opens many more; calls beyond it wait here for their turn.
-  readonly #agent = new http.Agent({ keepAlive: true, maxFreeSockets: 64, maxSockets: 1000 });
+  readonly #agent: Agent;
+  #look: Promise<boolean> | null = null;
 
-  constructor(socketPath: string) {
+  /** The gateway cuts off whoever opens more than `connections`; calls beyond that wait here for their turn. */
+  constructor(socketPath: string, connections: number) {
     this.#socketPath = socketPath;
+    this.#agent = new http.Agent({ keepAlive: true, maxFreeSockets: 64, maxSockets: connections });
+  }
+
+  /** After a moment, whether the socket lets somebody in now. One looks for all who wait. */
+  letsIn(): Promise<boolean> {
+    this.#look ??= delay(lookMs)
+      .then(() => access(this.#socketPath, constants.W_OK))
+      .then(
+        () => true,
+        () => false,
+      )
+      .finally(() => (this.#look = null));
+    return this.#look;
   }
 
   /** Resolves when a streamed answer has ended whole. Rejects with ModelError, or with the signal's reason. */
@@ -87,12 +106,16 @@ function stream(
   response.on('error', (error) => settle(lost(error)));
 }
 
-/** Nobody may connect to a socket whose mode is 0 (docs/sandbox.md, connections to the service), or whose queue is full (unix(7)). */
+/**
+ * Nobody may connect to a socket whose mode is 0 (docs/sandbox.md, connections to the service), also when a service that was
+ * killed left it so; nor to one whose queue is full (unix(7)).
+ */
 const shutCodes = new Set(['EACCES', 'EAGAIN']);
 
 function shut(error: Error): ModelError {
   return new ModelError('model_error', `The model gateway lets nobody in (${error.message}).`, {
     retryable: true,
+    isLost: true,
     isShut: true,
   });
 }

@@ -13,8 +13,8 @@ export interface RetryPolicy {
   shutMs: number;
 }
 
-/** About as long as the gateway is shut at least. */
-const shutPauseMs = 100;
+/** Those who waited for the gateway do not all come in the same moment. */
+const spreadMs = 100;
 
 /** One that never answered has a wrong address or no network in between, and somebody waits to be told. */
 export const defaultRetry: RetryPolicy = {
@@ -70,10 +70,12 @@ export class Model {
   /** Rejects with ModelError, or with the signal's reason. */
   async call(call: CallOptions): Promise<ModelReply> {
     const { host } = this.#options;
-    const begunMs = performance.now();
+    let begunMs = performance.now();
+    let shutSinceMs: number | null = null;
     for (let attempt = 1; ; attempt++) {
       const sink = new CoalescingSink(call.sink);
       const { connections } = host;
+      const triedAtMs = performance.now();
       try {
         const reply = await this.#once(call, sink);
         this.#hasAnswered = true;
@@ -81,8 +83,11 @@ export class Model {
       } catch (error) {
         sink.flush();
         if (!(error instanceof ModelError)) throw error;
-        if (error.isShut && performance.now() - begunMs < this.#options.retry.shutMs) {
-          await pause(shutPauseMs * (0.5 + Math.random()), call.signal);
+        shutSinceMs = error.isShut ? (shutSinceMs ?? triedAtMs) : null;
+        if (shutSinceMs !== null && triedAtMs - shutSinceMs < this.#options.retry.shutMs) {
+          await this.#letIn(call.signal);
+          // Nobody was asked: it is no attempt, and none of the time that a provider has.
+          begunMs += performance.now() - triedAtMs;
           attempt -= 1;
           continue;
         }
@@ -121,6 +126,19 @@ export class Model {
     events.end();
     sink.flush();
     return reader.finish();
+  }
+
+  /** Waits a moment, and then until the gateway lets somebody in, or about as long as it is waited for at all. */
+  async #letIn(signal: AbortSignal): Promise<void> {
+    const { gateway, retry } = this.#options;
+    const untilMs = performance.now() + retry.shutMs;
+    let isOpen = false;
+    while (!isOpen && performance.now() < untilMs)
+      await unlessAborted(
+        gateway.letsIn().then((is) => void (isOpen = is)),
+        signal,
+      );
+    await pause(Math.random() * spreadMs, signal);
   }
 
   get #unreachableMs(): number {
@@ -203,6 +221,7 @@ class CoalescingSink implements ReplySink {
 
 function unlessAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason);
     const abort = () => reject(signal.reason);
     signal.addEventListener('abort', abort, { once: true });
     void work.then(() => {

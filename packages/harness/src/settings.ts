@@ -6,6 +6,8 @@ export interface Settings {
   model: string;
   wire: 'anthropic' | 'openai-chat';
   token: string;
+  /** That the model gateway takes at once. */
+  modelConnections: number;
   /** argv of another agent; null = the built-in one. */
   command: string[] | null;
   /** The file of the workspace that holds the instructions; null = the usual names. */
@@ -61,6 +63,7 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
   const fullModel = required(env, 'BERTH_MODEL', /^[^/\s]+\/\S+$/, '<provider>/<model_name>');
   const wire = required(env, 'BERTH_MODEL_WIRE', /^(anthropic|openai-chat)$/, 'anthropic or openai-chat');
   const token = required(env, 'BERTH_MODEL_TOKEN', /^[\x21-\x7e]+$/, "the sandbox's token");
+  const connections = required(env, 'BERTH_MODEL_CONNECTIONS', /^[1-9]\d{0,5}$/, 'a number of connections');
   const slash = fullModel.indexOf('/');
   return {
     commit,
@@ -68,6 +71,7 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
     model: fullModel.slice(slash + 1),
     wire: wire as Settings['wire'],
     token,
+    modelConnections: Number(connections),
     command: readCommand(env['BERTH_HARNESS_COMMAND']),
     instructions: env['BERTH_INSTRUCTIONS'] || null,
   };

@@ -64,7 +64,7 @@ export class ModelError extends Error {
   readonly isLost: boolean;
   /** The gateway says that the provider gave no answer at all. */
   readonly isUnreachable: boolean;
-  /** The gateway's socket is shut for a while, since this sandbox came through it too often. */
+  /** The gateway's socket lets nobody in just now: nobody was asked. */
   readonly isShut: boolean;
   /** What the user has seen of the answer when the service was restarted: the model is to go on from there. */
   isCut = false;

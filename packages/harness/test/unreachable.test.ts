@@ -9,7 +9,7 @@ import type { TestContext } from 'node:test';
 import { test } from 'node:test';
 import { GatewayClient } from '../src/http.ts';
 import { Model } from '../src/model.ts';
-import type { RetryPolicy } from '../src/model.ts';
+import type { Host, RetryPolicy } from '../src/model.ts';
 import { openaiChatWire } from '../src/wire-openai.ts';
 import { ModelError } from '../src/wire.ts';
 
@@ -28,7 +28,12 @@ const answers = (response: ServerResponse) => {
 };
 
 /** A model behind a gateway that does these things in order, the last one ever after. */
-async function modelOf(t: TestContext, script: ((response: ServerResponse) => void)[], retry: RetryPolicy) {
+async function modelOf(
+  t: TestContext,
+  script: ((response: ServerResponse) => void)[],
+  retry: RetryPolicy,
+  away: Partial<Host> = {},
+) {
   const dir = mkdtempSync(join(tmpdir(), 'berth-g-'));
   chmodSync(dir, 0o755);
   const socket = join(dir, 'gateway.sock');
@@ -40,13 +45,13 @@ async function modelOf(t: TestContext, script: ((response: ServerResponse) => vo
   });
   server.listen(socket);
   await once(server, 'listening');
-  const gateway = new GatewayClient(socket);
+  const gateway = new GatewayClient(socket, 10);
   t.after(() => {
     gateway.close();
     server.close();
     rmSync(dir, { recursive: true });
   });
-  const host = { connections: 1, back: async () => undefined, wasAway: async () => false };
+  const host = { connections: 1, back: async () => undefined, wasAway: async () => false, ...away };
   const model = new Model({
     gateway,
     wire: openaiChatWire,
@@ -135,5 +140,45 @@ test('a gateway that is shut for a while is waited for, which counts as no attem
     assert.equal(never.asked.count, 0);
   } finally {
     shutForGood.open();
+  }
+});
+
+test('a gateway that a killed service left shut is waited for until the service is back', async (t) => {
+  const retry = { ...soon, attempts: 1, shutMs: 0, unreachable: { firstMs: 0, laterMs: 0 } };
+  let door: ReturnType<typeof shut> | null = null;
+  const back = async () => door!.open();
+  const { call, asked, socket } = await modelOf(t, [answers], retry, { back, wasAway: async () => true });
+  door = shut(socket);
+  try {
+    assert.equal((await call()).text, 'hello');
+    assert.equal(asked.count, 1);
+  } finally {
+    door.open();
+  }
+});
+
+test('the wait for a gateway counts from when it was found shut, however long the call has lasted', async (t) => {
+  const retry = { ...soon, attempts: 2, shutMs: 50, unreachable: { firstMs: 0, laterMs: 0 } };
+  const waits = { door: null as ReturnType<typeof shut> | null };
+  const slow = (response: ServerResponse) =>
+    void setTimeout(() => {
+      waits.door = shut(socket);
+      // The next one comes over a connection of its own.
+      response.setHeader('connection', 'close');
+      overloaded(response);
+    }, 100);
+  const { call, asked, gateway, socket } = await modelOf(t, [slow, answers], retry);
+  const post = gateway.post.bind(gateway);
+  let refused = 0;
+  gateway.post = (request) =>
+    post(request).catch((error: unknown) => {
+      if (error instanceof ModelError && error.isShut && ++refused === 1) waits.door!.open();
+      throw error;
+    });
+  try {
+    assert.equal((await call()).text, 'hello');
+    assert.deepEqual([refused, asked.count], [1, 2]);
+  } finally {
+    waits.door?.open();
   }
 });

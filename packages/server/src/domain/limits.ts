@@ -189,8 +189,8 @@ export const limits = {
   egressArrivals: { burst: 320, perSecond: 100 },
   /** Connections that a sandbox has open to its model gateway at once: a harness has one for each of its turns. */
   gatewayConnections: 1_024,
-  /** New ones to it: as many turns may begin in one moment; after that a harness keeps its connections. */
-  gatewayArrivals: { burst: 1_024, perSecond: 50 },
+  /** New ones to it after as many at once, since so many turns may begin in one moment: so many a second. */
+  gatewayArrivals: { perSecond: 50 },
   /** The same of its control channel: one is served, and a launcher without a service dials a few times a second. */
   controlArrivals: { burst: 64, perSecond: 20 },
   egressHeadBytes: 16 * 1024,

@@ -100,6 +100,7 @@ export function harnessLaunch(prepared: PreparedHarness, input: HarnessLaunchInp
       BERTH_MODEL: input.model,
       BERTH_MODEL_WIRE: input.wire,
       BERTH_MODEL_TOKEN: input.token,
+      BERTH_MODEL_CONNECTIONS: String(input.modelConnections),
       ...(input.instructions === null ? {} : { BERTH_INSTRUCTIONS: input.instructions }),
       ...(input.command ? { BERTH_HARNESS_COMMAND: JSON.stringify(input.command) } : {}),
     },

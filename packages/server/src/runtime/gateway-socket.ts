@@ -15,6 +15,10 @@ let open = 0;
 /** Longer than a harness keeps an idle connection, so that the server never closes one under a request. */
 const KEEP_ALIVE_MS = 120_000;
 
+/** That one sandbox may have: no more than half of what all of them may have. */
+export const connectionsOfOne = (maxConnections: number): number =>
+  Math.min(limits.gatewayConnections, Math.ceil(maxConnections / 2));
+
 /** The model gateway on a Unix socket of one sandbox: who calls is known from the socket (docs/design/sandbox-launch.md). */
 export async function openGatewaySocket(
   path: string,
@@ -27,11 +31,11 @@ export async function openGatewaySocket(
   const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: 0 }, (request, response) =>
     gateway.handle(caller, request, response),
   );
-  // One beyond it is closed at once: descriptors are short, and everybody's. No sandbox gets more than half of what all
-  // of them may have.
-  server.maxConnections = Math.min(limits.gatewayConnections, Math.ceil(maxConnections / 2));
+  // One beyond it is closed at once: descriptors are short, and everybody's.
+  server.maxConnections = connectionsOfOne(maxConnections);
   // Nobody can connect to a socket that nobody may write to: whoever asks too often waits outside, at no cost to us.
-  const gate = new Gate(limits.gatewayArrivals, (isShut) => chmodSync(path, isShut ? 0 : 0o666));
+  const pace = { ...limits.gatewayArrivals, burst: server.maxConnections };
+  const gate = new Gate(pace, (isShut) => chmodSync(path, isShut ? 0 : 0o666));
   gate.watch(server);
   server.on('connection', (connection) => {
     open += 1;
@@ -41,7 +45,7 @@ export async function openGatewaySocket(
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     // A socket of this kind refuses whoever finds its queue full.
-    server.listen({ path, backlog: limits.gatewayConnections }, resolve);
+    server.listen({ path, backlog: server.maxConnections }, resolve);
   });
   // The sandbox's user is another one; the folder around it is open for nobody else.
   await chmod(path, 0o666);

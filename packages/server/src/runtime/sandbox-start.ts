@@ -22,7 +22,7 @@ import type {
   SandboxSpec,
 } from '../domain/ports/sandbox.ts';
 import type { SandboxRecords } from '../services/sandbox-records.ts';
-import { openGatewaySocket } from './gateway-socket.ts';
+import { connectionsOfOne, openGatewaySocket } from './gateway-socket.ts';
 import { startFailed } from './last-logs.ts';
 
 /** What a sandbox of an agent is started for. */
@@ -199,6 +199,7 @@ export async function startSandbox(
       command: deployment.manifest.command,
       instructions: deployment.manifest.instructions,
       secrets,
+      modelConnections: connectionsOfOne(deps.maxModelConnections),
       withheldSecrets: Object.keys(secretKeys),
       memoryBytes: limits.memoryBytes,
     });

@@ -62,11 +62,13 @@ export async function beginSandbox<T>(
   const logFile = spec.detached ? logFileIn(spec.runDir) : null;
   let launched: Launched | null = null;
   let gate: Gate | null = null;
+  let opened: Promise<number> | null = null;
   let made: Promise<Rlimits> | null = null;
   const makeReady = async (): Promise<Rlimits> => {
     group?.limit(spec.limits);
     const { enforced } = host.cgroups;
-    return { limits: spec.limits, enforced, fileBytes: await begin.openVolume() };
+    opened = begin.openVolume();
+    return { limits: spec.limits, enforced, fileBytes: await opened };
   };
   const ready = (): Promise<Rlimits> => (made ??= makeReady());
   try {
@@ -114,11 +116,14 @@ export async function beginSandbox<T>(
     const said = launched?.abort();
     gate?.close();
     // Before its program runs, bwrap's init does not yet die with its monitor.
-    await endMarked(begin.mark);
-    await group?.destroy();
-    records.remove(spec.id);
-    // What the volume has to say is told as it is.
-    await made;
+    try {
+      await endMarked(begin.mark);
+      await group?.destroy();
+      records.remove(spec.id);
+    } finally {
+      // What the volume has to say is told as it is, before all else.
+      await opened;
+    }
     throw new Error(`The sandbox did not start: ${(await said)?.trim() || String(error)}`, { cause: error });
   }
 }

@@ -95,12 +95,20 @@ sub answer {
 # Orders that a child does, by its pid.
 my %working;
 
+# The parent's ends of pipes of launches, until it has opened them, and what is needed once it has, among it both ends of the
+# pipe for the word to go on (as with mounters), by order.
+my (%ends_of, %begun);
+
+# A child that kept what is others' would let their pipes have no end.
+sub let_go { %ends_of = (); %begun = () }
+
 # Does an order in a child, which answers; that it ended is told, too, since one that was killed has answered nothing.
 sub in_child {
   my ($number, $work) = @_;
   my $pid = fork;
   if (!defined $pid) { say_line($number, "failed fork: $!"); return undef }
   if ($pid) { $working{$pid} = $number; return $pid }
+  let_go();
   answer($number, sub { must("rt_sigprocmask", 1, $child_set, 0, 8); $work->() });
 }
 
@@ -323,9 +331,8 @@ sub become_bwrap {
   exec { $program } @$args or die "$program: $!";
 }
 
-# The parent's ends of pipes, until it has opened them, and what is needed once it has, among it both ends of the pipe for the
-# word to go on (as with mounters), by order; orders of bwrap processes, by pid.
-my (%ends_of, %begun, %launched);
+# Orders of bwrap processes, by pid.
+my %launched;
 
 sub launch {
   my ($number, $program, $session, $args, $data, $own, $uid, $gid, $folders, @wanted) = @_;
@@ -350,6 +357,7 @@ sub launch {
   my ($newest) = grep { !-e unhex($_) . "/tasks" } @folders;
   defined(my $pid = fork_into($newest)) or die "fork: $!";
   if (!$pid) {
+    let_go();
     close $say_go;
     # The numbers below are those of bwrap.
     my $answers = out_of_the_way(\*STDOUT, ">");
@@ -375,7 +383,6 @@ sub taken {
   my ($number, $limits) = @_;
   my $launch = $begun{$number} or return;
   syswrite $launch->{say_go}, "x";
-  # A child that held the sandbox's pipes would let them have no end.
   my ($info, $whose) = @{forget($number)}{qw(info whose)};
   undef $launch;
   in_child($number, sub { limit($number, $info, @$whose, $limits) });

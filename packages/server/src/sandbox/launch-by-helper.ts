@@ -58,7 +58,10 @@ export async function launchByHelper(
       const isInput = streams.length === 0 && hasInput(request);
       streams.push(openPipe(`/proc/${order.pid}/fd/${fd}`, isInput));
     }
-    order.add('taken', limitValue(await limits));
+    // However long that takes, which is no fault of the helper.
+    const limit = limitValue(await limits);
+    heard.expect(beginMs);
+    order.add('taken', limit);
     await heard.begun;
     return launchedOf(request, heard, monitor, streams);
   } catch {
@@ -163,13 +166,24 @@ class Heard {
   readonly ended = this.#ended.promise;
   #hasLimited = false;
 
-  constructor(beginMs: number) {
-    // Also when the helper stands still after a first word, by its child: then nobody else waits for it.
-    const timer = setTimeout(() => this.#fail('no answer'), beginMs);
-    const stop = (): void => clearTimeout(timer);
+  #timer: NodeJS.Timeout | undefined;
+  #failed: Error | null = null;
+
+  /** `startMs`: for `started`. Also when the helper stands still after a first word, by its child: then nobody else waits for it. */
+  constructor(startMs: number) {
+    this.expect(startMs);
+    const stop = (): void => clearTimeout(this.#timer);
+    this.started.then(stop, stop);
     this.begun.then(stop, stop);
     // Whoever waits for one of them need not come to the others.
     for (const promise of [this.started, this.init]) promise.catch(() => undefined);
+  }
+
+  /** Gives up unless it has begun in time. Throws when it was given up before. */
+  expect(beginMs: number): void {
+    if (this.#failed) throw this.#failed;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#fail('no answer'), beginMs);
   }
 
   line(said: string): void {
@@ -219,6 +233,7 @@ class Heard {
 
   #fail(reason: string): void {
     const error = new Error(reason);
+    this.#failed ??= error;
     for (const { reject } of [this.#started, this.#init, this.#begun]) reject(error);
     this.#answer(reason);
   }

@@ -33,6 +33,7 @@ async function programSees(secrets: Record<string, string>): Promise<Record<stri
         instructions: 'AGENTS.md',
         secrets,
         withheldSecrets: [],
+        modelConnections: 10,
         memoryBytes: 256 * 1024 * 1024,
       },
     );

@@ -86,6 +86,7 @@ async function world(t: TestContext, script: Script): Promise<World | null> {
         instructions: null,
         secrets: { MY_SECRET: 'of the agent', ANTHROPIC_API_KEY: 'key of the agent', PATH: '/nowhere' },
         withheldSecrets: ['ANTHROPIC_API_KEY'],
+        modelConnections: 10,
         memoryBytes: 256 * MIB,
       });
       const open = harnessLinks({ log: silentLog });

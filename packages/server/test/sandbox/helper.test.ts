@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { until } from '../support/until.ts';
 import { allPids, isRunning, startTime, statFields } from '../../src/sandbox/processes.ts';
-import { Helper, hex, missingHelper, PERL } from '../../src/sandbox/helper.ts';
+import { Helper, hex, missingHelper, PERL, type HelperOrder } from '../../src/sandbox/helper.ts';
 
 const skip = missingHelper(PERL) ?? false;
 /** An order that is understood and cannot be done: there is no such folder, and only root may map users. */
@@ -157,6 +157,9 @@ test('a process that was killed while it waited to mount is not missed', { skip:
   }
 });
 
+/** cat, as if it were bwrap. */
+const catWords = [hex('/bin/cat'), '0', hex('cat'), '-', '-', '-', '-', '-', 'in', 'out', 'out', 'info'];
+
 test(
   'a process that waits to mount holds no pipe of a program that is being launched',
   { skip: onlyRoot },
@@ -167,8 +170,7 @@ test(
     const hear = (said: string): void => {
       if (said.startsWith('started ')) told.resolve(said.split(' ').slice(2).map(Number));
     };
-    const words = [hex('/bin/cat'), '0', hex('cat'), '-', '-', '-', '-', '-', 'in', 'out', 'out', 'info'];
-    const order = helper.order('launch', words, hear);
+    const order = helper.order('launch', catWords, hear);
     try {
       const ends = (await told.promise).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
       helper.expectMounts(1);
@@ -183,3 +185,28 @@ test(
     }
   },
 );
+
+test('a launch that waits holds no pipe of another one', { skip: onlyRoot }, async () => {
+  const helper = new Helper(PERL, 'test');
+  const orders: HelperOrder[] = [];
+  const launch = async (): Promise<{ order: HelperOrder; heard: string[] }> => {
+    const heard: string[] = [];
+    const order = helper.order('launch', catWords, (said) => heard.push(said));
+    orders.push(order);
+    await until('it has forked', () => heard.some((said) => said.startsWith('started ')));
+    return { order, heard };
+  };
+  try {
+    const first = await launch();
+    await launch();
+    // The helper closes its end of what cat reads, which ends when nobody else has it.
+    first.order.add('taken', '');
+    await until('it has ended', () => first.heard.includes('exit 0'));
+  } finally {
+    for (const order of orders) {
+      order.add('dropped');
+      order.end();
+    }
+    helper.close();
+  }
+});

@@ -174,6 +174,20 @@ test(
   },
 );
 
+test(
+  'a limit that cannot be set is told as why the sandbox did not start',
+  { skip: skip || !isRoot },
+  async () => {
+    const fx = fixture();
+    try {
+      const limits = { ...usualLimits, pids: -5 };
+      await assert.rejects(fx.run('exit 0', { limits }), /^Error: The sandbox did not start: Error: EINVAL/);
+    } finally {
+      await fx.close();
+    }
+  },
+);
+
 /** A program as Perl, of a helper whose script has become another by this command of sed. */
 const changedPerl = (change: string): string => String.raw`#!/bin/sh
 script=$(printf '%s' "$2" | sed '${change}')
@@ -336,6 +350,44 @@ test(
     ),
 );
 
+const noCgroups = { own: null, hierarchies: [] } as unknown as Cgroups;
+const noRequest = {
+  ...{ bwrap: '/no/such/bwrap', args: Buffer.from('--none\0'), command: ['none'], mark: 'none/none' },
+  ...{ filterFile: '/dev/null', user: null, leaking: [], detached: null, isBlank: false },
+  gate: { fd: 0, open: () => {}, close: () => {} },
+};
+const noLimits = {
+  limits: { memoryBytes: 1, cpus: 1, pids: 1, diskBytes: 1, openFiles: 1 },
+  enforced: [],
+  fileBytes: 1,
+};
+
+test('a helper has its whole time from when the volume is there, however long that took', async () => {
+  const volume = Promise.withResolvers<typeof noLimits>();
+  const told: string[] = [];
+  const helper = {
+    order: (_order: string, _values: unknown, onLine: (said: string) => void) => {
+      queueMicrotask(() => onLine('started 4194303'));
+      const add = (word: string) => {
+        told.push(word);
+        if (word === 'taken') for (const line of ['init 4194302', 'limited', 'ok']) onLine(line);
+      };
+      return { pid: 1, first: Promise.resolve(''), add, end: () => {} };
+    },
+  };
+  const launched = launchByHelper(
+    { helper: helper as unknown as Helper, cgroups: noCgroups },
+    noRequest,
+    { user: null, group: null },
+    () => volume.promise,
+    10,
+  );
+  // Longer than what the helper has.
+  setTimeout(() => volume.resolve(noLimits), 100);
+  assert.equal(await (await launched)?.initPid, 4194302);
+  assert.deepEqual(told, ['taken']);
+});
+
 for (const [what, lines] of [
   ['whose child alone has spoken', ['init 77']],
   ['that cannot fork', ['failed fork: Resource temporarily unavailable']],
@@ -350,17 +402,11 @@ for (const [what, lines] of [
         return { pid: 1, first: Promise.resolve(''), add: (word: string) => told.push(word), end: () => {} };
       },
     };
-    const request = {
-      ...{ bwrap: '/no/such/bwrap', args: Buffer.from('--none\0'), command: ['none'], mark: 'none/none' },
-      ...{ filterFile: '/dev/null', user: null, leaking: [], detached: null, isBlank: false },
-      gate: { fd: 0, open: () => {}, close: () => {} },
-    };
-    const limits = { memoryBytes: 1, cpus: 1, pids: 1, diskBytes: 1, openFiles: 1 };
     const launched = await launchByHelper(
-      { helper: helper as unknown as Helper, cgroups: { own: null, hierarchies: [] } as unknown as Cgroups },
-      request,
+      { helper: helper as unknown as Helper, cgroups: noCgroups },
+      noRequest,
       { user: null, group: null },
-      () => Promise.resolve({ limits, enforced: [], fileBytes: 1 }),
+      () => Promise.resolve(noLimits),
       50,
     );
     assert.equal(launched, null);

@@ -201,6 +201,7 @@ export function launchEnv(
     BERTH_COMMIT: commit,
     BERTH_MODEL: 'test/model-1',
     BERTH_MODEL_WIRE: wire,
+    BERTH_MODEL_CONNECTIONS: '100',
     BERTH_MODEL_TOKEN: 'sandbox-token',
     ...more,
   };

@@ -139,6 +139,8 @@ export interface HarnessLaunchInput {
   wire: ModelWire;
   /** Random, per start; only its hash stays on the host. */
   token: string;
+  /** That its model gateway takes at once. */
+  modelConnections: number;
   /** `command` of the repository's agent.json; null = the built-in harness. */
   command: string[] | null;
   /** `instructions` of agent.json: a path in the repository; null = AGENTS.md, else CLAUDE.md. */
