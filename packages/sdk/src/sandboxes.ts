@@ -32,7 +32,7 @@ export interface LogLine {
 type Bytes = Uint8Array | ReadableStream<Uint8Array>;
 
 export interface WriteOptions {
-  /** Permission bits, octal, e.g. `755`. */
+  /** Permission bits: three octal digits, or four with a leading 0, e.g. `755`. */
   mode?: string;
   /** The `etag` that the file must still have; else BerthError 412. */
   ifMatch?: string;

@@ -105,12 +105,16 @@ export const sandboxCommands: Command[] = [
     positionals: [0, 0],
     async run(context) {
       const sandboxes = await Array.fromAsync(everyItem(context.client.sandboxes.list));
+      // Only people want them by name; one that was made or deleted in between has none.
+      const agents = context.json ? [] : await Array.fromAsync(everyItem(context.client.agents.list));
+      const names = new Map(agents.map(({ id, name }) => [id, name]));
       printTable(
         context,
         sandboxes,
-        ['agent', 'state', 'since', 'memory', 'turns', 'cost'],
+        ['agent', 'name', 'state', 'since', 'memory', 'turns', 'cost'],
         sandboxes.map((s) => [
           s.agentId,
+          names.get(s.agentId),
           stateOf(s),
           s.since,
           mebibytes(s.memoryBytes),

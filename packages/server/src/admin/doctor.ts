@@ -1,15 +1,18 @@
 import { execFile } from 'node:child_process';
 import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
 import { createConnection } from 'node:net';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Config } from '../config.ts';
+import type { SandboxDriver } from '../domain/ports/sandbox.ts';
 import { openSandboxDriver } from '../open-sandbox-driver.ts';
 import { findOllama } from '../gateway/ollama.ts';
 import { readProviders } from '../gateway/providers.ts';
 import { createLogger } from '../logger.ts';
 import { describe } from '../sandbox/probe.ts';
 import { findEngines } from '../store/embedded/engine.ts';
+import { CommandError } from './run.ts';
+import { nearestThere, TrialFolders } from './trial-folders.ts';
 
 interface Finding {
   part: string;
@@ -59,31 +62,31 @@ function database(config: Config): Finding {
   return { part: 'database', ok: false, lines: ['no PostgreSQL for this platform; set BERTH_DATABASE_URL'] };
 }
 
-function disk(config: Config): Finding {
+function disk({ dataDir }: Config): Finding {
+  const part = 'disk';
   // The data directory is made by the first start: until then the nearest folder above it counts.
-  for (let path = config.dataDir; ; path = dirname(path)) {
+  const there = nearestThere(dataDir);
+  const isMissing = there !== dataDir;
+  try {
+    const { bavail, bsize } = statfsSync(there);
     try {
-      const { bavail, bsize } = statfsSync(path);
-      try {
-        accessSync(path, constants.W_OK | constants.X_OK);
-      } catch {
-        const lines = [
-          `${config.dataDir} cannot be written by this user`,
-          'run as its owner, or set BERTH_DATA_DIR',
-        ];
-        return { part: 'disk', ok: false, lines };
-      }
-      const freeMb = Math.floor((bavail * bsize) / 1024 / 1024);
-      const ok = freeMb > 1024;
-      return {
-        part: 'disk',
-        ok,
-        lines: [`${freeMb} MiB free at ${config.dataDir}${ok ? '' : '; that is too little'}`],
-      };
+      accessSync(there, constants.W_OK | constants.X_OK);
     } catch {
-      if (dirname(path) === path)
-        return { part: 'disk', ok: false, lines: [`${config.dataDir} cannot be looked at`] };
+      const lines = [`${dataDir} cannot be written by this user`, 'run as its owner, or set BERTH_DATA_DIR'];
+      return { part, ok: false, lines };
     }
+    const freeMb = Math.floor((bavail * bsize) / 1024 / 1024);
+    const ok = freeMb > 1024;
+    const lines = [
+      `${freeMb} MiB free ${isMissing ? 'for' : 'at'} ${dataDir}${ok ? '' : '; that is too little'}`,
+    ];
+    if (isMissing)
+      lines.push(
+        'this data directory is not there: the first start makes it; BERTH_DATA_DIR names another one',
+      );
+    return { part, ok, lines };
+  } catch {
+    return { part, ok: false, lines: [`${dataDir} cannot be looked at`] };
   }
 }
 
@@ -104,14 +107,45 @@ async function models(config: Config, env: NodeJS.ProcessEnv): Promise<Finding> 
   return { part: 'models', ok: true, lines };
 }
 
+/** Tries them in folders of its own, which are gone when it ends: beside a service, and where none was ever started. */
 async function sandbox(config: Config): Promise<Finding> {
-  const log = createLogger('silent', () => {});
-  const capabilities = await openSandboxDriver(config, log).capabilities(true);
-  return {
-    part: 'sandbox',
-    ok: capabilities.usable,
-    lines: describe(capabilities).map((line) => line.replace(/^sandbox: /, '')),
+  const part = 'sandbox';
+  const folders = new TrialFolders();
+  let driver: SandboxDriver | null = null;
+  const clear = async (): Promise<void> => {
+    await driver?.close();
+    folders.remove();
   };
+  // Cut off in its middle, a trial would leave what it has made. It is short, and each of its waits has an end. A terminal
+  // and `berth` tell of the same key, so that it may come twice.
+  let isInterrupted = false;
+  const interrupt = (): void => void (isInterrupted = true);
+  const signals = ['SIGINT', 'SIGTERM'] as const;
+  for (const signal of signals) process.on(signal, interrupt);
+  try {
+    const paths = {
+      runtime: join(folders.for(dirname(config.paths.runtime)), 'runtime'),
+      disks: join(folders.for(dirname(config.paths.disks)), 'disks'),
+    };
+    driver = openSandboxDriver(
+      { ...config, paths: { ...config.paths, ...paths } },
+      createLogger('silent', () => {}),
+    );
+    const capabilities = await driver.capabilities(true);
+    const lines = describe(capabilities).map((line) => line.replace(/^sandbox: /, ''));
+    await clear().catch((error: unknown) =>
+      lines.push(`note: not all of the trial could be removed: ${String(error)}`),
+    );
+    if (isInterrupted) throw new CommandError('The doctor was interrupted.');
+    return { part, ok: capabilities.usable, lines };
+  } catch (error) {
+    if (error instanceof CommandError) throw error;
+    await clear().catch(() => undefined);
+    const why = error instanceof Error ? error.message : String(error);
+    return { part, ok: false, lines: ['cannot be tried', `problem: ${why}`] };
+  } finally {
+    for (const signal of signals) process.off(signal, interrupt);
+  }
 }
 
 function port(config: Config): Promise<Finding> {

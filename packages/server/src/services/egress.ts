@@ -102,8 +102,8 @@ function checkPolicy(policy: EgressPolicy): void {
     for (const [index, text] of policy[list].entries()) {
       if (parseEgressRule(text) !== null) continue;
       const message =
-        'must be a rule such as registry.example, registry.example:8443, *.example.org:443, 203.0.113.7:443 or ' +
-        'db.example:5432/tcp; no URL.';
+        'must be a rule such as registry.example, registry.example:8443, *.example.org:443, 203.0.113.7:443, ' +
+        '[2001:db8::]/32 or db.example:5432/tcp; no URL.';
       details.push({ path: `${list}.${index}`, message });
     }
   }

@@ -6,7 +6,7 @@ import { letGo } from './calls.ts';
 import { namesIn } from './names.ts';
 import { PIECE_BYTES, pieces, ShorterError } from './read.ts';
 import { turn } from './turns.ts';
-import { conflict, MAX_DEPTH, openEntry, openToRead, step, targetOf } from './walk.ts';
+import { conflict, MAX_DEPTH, openEntry, openToRead, step, targetOf, told } from './walk.ts';
 
 /** So many files with several names are remembered; those beyond are written once for each name. */
 const LINKED_MAX = 100_000;
@@ -25,7 +25,11 @@ interface Walk {
 export async function* tarOf(volumeDir: string, path: VolumePath): AsyncGenerator<Buffer> {
   const { fd, stats } = openEntry(volumeDir, path);
   const walk: Walk = { volumeDir, linked: new Map() };
-  yield* joined(archiveOf(fd, stats, path, walk));
+  try {
+    yield* joined(archiveOf(fd, stats, path, walk));
+  } catch (error) {
+    throw told(error);
+  }
 }
 
 /** Both trees of a volume, as folders of their names. */

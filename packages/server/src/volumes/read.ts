@@ -1,6 +1,7 @@
 import { closeSync, fstatSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { deed } from '../domain/deeds.ts';
+import { DomainError } from '../domain/errors.ts';
 import type { OpenVolumeFile, VolumeEntry, VolumePath } from '../domain/ports/volume.ts';
 import { letGo, read } from './calls.ts';
 import { smallestNames } from './names.ts';
@@ -9,9 +10,9 @@ import { conflict, entryOf, openEntry, openFolder, openToRead, step, targetOf } 
 
 export const PIECE_BYTES = 256 * 1024;
 
-export class ShorterError extends Error {
+export class ShorterError extends DomainError {
   constructor() {
-    super('The file became shorter while it was read.');
+    super('conflict', 'The file became shorter while it was read; try again.');
   }
 }
 

@@ -283,8 +283,22 @@ test('a folder is made by its slash, and deleted with what is in it only when th
 test('a mode is set when it is asked for, and nonsense is refused by its name', async () => {
   const made = await ask('PUT', '/tool?mode=755', { body: '#!/bin/sh\n' });
   assert.equal(((await made.json()) as { file: { mode: string } }).file.mode, '755');
-  for (const mode of ['4755', '999', 'rwx', ''])
-    assert.equal((await ask('PUT', `/tool?mode=${mode}`, { body: 'x' })).status, 400, mode);
+  for (const [mode, set] of [
+    ['0640', '640'],
+    ['000', '000'],
+    ['0000', '000'],
+  ]) {
+    const changed = await ask('PUT', `/tool?mode=${mode}`, { body: 'x' });
+    assert.deepEqual(
+      [changed.status, ((await changed.json()) as { file: { mode: string } }).file.mode],
+      [200, set],
+    );
+  }
+  for (const mode of ['4755', '1755', '00755', '75', '999', '0999', 'rwx', '']) {
+    const refused = await ask('PUT', `/tool?mode=${mode}`, { body: 'x' });
+    assert.equal(refused.status, 400, mode);
+    assert.match(await refused.text(), /three octal digits, such as 755, or four with a leading 0/, mode);
+  }
 });
 
 test('dots, NULs, bad escapes and long names are refused, on the wire as well', async () => {

@@ -230,6 +230,8 @@ test('rules match their host and port, and no other', () => {
     ['203.0.113.7', ['203.0.113.7:80', '[::ffff:203.0.113.7]:443'], ['203.0.113.8:80', '203.0.113.7:22']],
     ['203.0.113.0/24:*', ['203.0.113.255:22'], ['203.0.114.0:22', 'a.example:22']],
     ['[2001:db8::]/32:443', ['[2001:db8:1::1]:443'], ['[2001:db9::1]:443', '[2001:db8::1]:80']],
+    ['[2001:db8::]/32', ['[2001:db8:1::1]:80'], ['[2001:db8::1]:22']],
+    ['[::]/0', ['[2001:db9::1]:443'], ['192.0.2.1:443', 'a.example:443']],
     ['a.example:22/tcp', ['a.example:22'], ['a.example:443']],
   ];
   for (const [text, yes, no] of cases) {
@@ -251,6 +253,10 @@ test('rules match their host and port, and no other', () => {
     'a:1:2',
     'http://a.b',
     '[::1',
+    // Without brackets a colon begins the port.
+    '::/0',
+    '2001:db8::/32',
+    '[2001:db8::/32]',
     'a.b/udp',
   ]) {
     assert.equal(parseEgressRule(text), null, text);

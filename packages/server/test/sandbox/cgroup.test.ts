@@ -272,6 +272,27 @@ test('the groups of a driver are gone after it was closed', { skip: noCgroups },
   );
 });
 
+test(
+  'what a service that was killed has left empty is the next one’s, and gone when that was closed',
+  { skip: noCgroups },
+  async () => {
+    const killed = fixture();
+    const name = `berth-${killed.name}`;
+    const { hierarchies } = await openCgroups({ ...readMounts(), name, isRoot });
+    const left = () => hierarchies.filter(({ parent }) => existsSync(parent)).length;
+    assert.ok(left() > 0 && left() === hierarchies.length);
+    // It was killed in the middle of its look at what the host offers. No process has so high a number.
+    for (const { parent } of hierarchies) mkdirSync(join(parent, 'probe-99999999'));
+    // Under the same name, as after its start.
+    const next = fixture({ name: killed.name });
+    await next.run('true');
+    assert.equal(left(), hierarchies.length);
+    await next.close();
+    assert.equal(left(), 0);
+    await killed.close();
+  },
+);
+
 async function cgroupsMissing(): Promise<string | false> {
   const fx = fixture();
   const { limits: grades } = await fx.driver.capabilities();

@@ -35,8 +35,14 @@ async function berth(args: string[], options: BerthOptions & { code?: number } =
 test('a sandbox is listed, shown, started, restarted, stopped and killed by the agent’s name', async () => {
   assert.match((await berth(['sandbox', 'show', 'boxed'])).stdout, /state +stopped/);
   assert.match((await berth(['sandbox', 'start', 'boxed'])).stdout, /state +running/);
-  const list = JSON.parse((await berth(['sandbox', 'list', '--json'])).stdout) as { state: string }[];
-  assert.ok(list.some(({ state }) => state === 'running'));
+  const list = JSON.parse((await berth(['sandbox', 'list', '--json'])).stdout) as {
+    agentId: string;
+    state: string;
+  }[];
+  const running = list.find(({ state }) => state === 'running')!;
+  const table = await berth(['sandbox', 'list']);
+  assert.match(table.stderr, /^AGENT +NAME +STATE /);
+  assert.match(table.stdout, new RegExp(`^${running.agentId} +boxed +running `, 'm'));
   assert.match((await berth(['sandbox', 'restart', 'boxed'])).stdout, /state +running/);
   assert.match((await berth(['sandbox', 'stop', 'boxed'])).stdout, /state +stopped/);
   assert.match((await berth(['sandbox', 'kill', 'boxed'])).stdout, /state +stopped/);

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isId } from '../../src/domain/ids.ts';
 import { createBubblewrap } from '../../src/sandbox/bubblewrap.ts';
+import { readMounts } from '../../src/sandbox/cgroup/mounts.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { readConnection } from '../../src/store/embedded/server.ts';
 import { DeletedAgents, type Deletions } from './deleted-agents.ts';
@@ -369,12 +371,13 @@ function attemptsOf(log: LoggedEvent[]): LoggedEvent[][] {
 /** The ids of what is there on the host: processes, cgroups, folders. */
 async function onHost(service: Service): Promise<string[]> {
   const areaDir = await mkdtemp('/tmp/berth-a-');
+  const driver = createBubblewrap({ areaDir, name: installation(service), log: silentLog });
   try {
-    const driver = createBubblewrap({ areaDir, name: installation(service), log: silentLog });
     const ids = await driver.list();
     const folders = await readdir(join(service.dataDir, 'run')).catch(() => []);
     return [...new Set([...ids, ...folders.filter(isId)])];
   } finally {
+    await driver.close();
     await rm(areaDir, { recursive: true, force: true });
   }
 }
@@ -421,6 +424,15 @@ async function checkArea(service: Service, deleted: DeletedAgents): Promise<void
 }
 
 async function checkNothingRuns(service: Service): Promise<void> {
+  // Also what those that were killed had made. Before anybody else looks, which makes and removes the same folders.
+  const groups = readMounts().mounts.map(({ mountPoint }) =>
+    join(mountPoint, `berth-${installation(service)}`),
+  );
+  assert.deepEqual(
+    groups.filter((path) => existsSync(path)),
+    [],
+    'no cgroup of the installation is left',
+  );
   assert.deepEqual(await onHost(service), [], 'after the end nothing is left on the host');
   const mark = `${installation(service)}/`;
   const left = () =>

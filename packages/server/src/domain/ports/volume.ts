@@ -78,7 +78,7 @@ export interface Volumes {
   makeFolder(volumeDir: string, path: VolumePath): Promise<boolean>;
   /** Throws `not_found`; `conflict` for a folder that is not empty unless `recursive`. */
   remove(volumeDir: string, path: VolumePath, recursive: boolean, check: VolumeCheck): Promise<void>;
-  /** A folder (or file) as a tar archive, read as it is taken. */
+  /** A folder (or file) as a tar archive, read as it is taken: what a program has put in its place by then fails the stream. */
   archive(volumeDir: string, path: VolumePath): Promise<Readable>;
   /** A tar archive into a folder, which is made when absent. A bad archive changes nothing. Returns how much came. */
   unpack(

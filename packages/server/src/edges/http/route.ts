@@ -80,7 +80,7 @@ export interface Call<P, Q, B> {
   gone(): AbortSignal;
   /** The bytes of the body, for a route with `rawBody`. */
   upload(): AsyncIterable<Buffer>;
-  /** Answers with bytes, as fast as the client takes them; null for a HEAD request. A failure cuts the connection. */
+  /** Answers with bytes, as fast as the client takes them; null for a HEAD request. Rejects with a failure before the first; a later one cuts the connection. */
   download(status: number, headers: Record<string, string>, content: Readable | null): Promise<Response>;
   /** Server-sent events of any kind, under the same rules. */
   streamText(begin: (sink: TextSink) => Promise<() => void>): Promise<Response>;

@@ -141,7 +141,7 @@ function makeCall(
     canStream: outgoing !== undefined && c.req.raw.method !== 'HEAD',
     gone: () => abortWhenGone(outgoing, new AbortController()),
     upload: () => uploadOf(c),
-    download: (status, headers, content) => sendBytes(c, head, status, headers, content),
+    download: (status, headers, content) => sendBytes(c, head, edge.log, status, headers, content),
     streamText(begin) {
       if (outgoing) return edge.streams.open(outgoing, head, begin);
       throw new DomainError('internal', 'There is no connection to stream to.');

@@ -150,14 +150,14 @@ export const fileListQuery = z.strictObject({
 export const fileWriteQuery = z.strictObject({
   mode: z
     .string()
-    .regex(/^0?[0-7]{3}$/, 'must be three octal digits, such as 755')
+    .regex(/^0?[0-7]{3}$/, 'must be three octal digits, such as 755, or four with a leading 0')
     .optional()
     .transform((value) => (value === undefined ? null : Number.parseInt(value, 8)))
     .meta({
       type: 'string',
       pattern: '^0?[0-7]{3}$',
       description:
-        'Permission bits of the file, octal; without it those of the file that is replaced, else 644.',
+        'Permission bits of the file: three octal digits, or four with a leading 0; without it those of the file that is replaced, else 644.',
     }),
 });
 

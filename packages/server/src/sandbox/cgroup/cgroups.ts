@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { listFolders, tryMakeFolder, tryRemoveFolder } from './files.ts';
@@ -32,6 +33,7 @@ export interface Cgroups {
 /** Finds the hierarchies and proves each by moving a process into it; those that refuse are not used. */
 export async function openCgroups(options: FindOptions): Promise<Cgroups> {
   const found = findHierarchies(options);
+  for (const { parent } of found) removeLeftProbes(parent);
   const hierarchies = await provenHierarchies(found);
   for (const one of found) if (!hierarchies.includes(one)) tryRemoveFolder(one.parent);
   return {
@@ -52,6 +54,16 @@ function ownFolderOf(mounts: CgroupMount[]): string | null {
   return newest ? ownFolder(newest, selfCgroup) : null;
 }
 
+const probeOf = (pid: number): string => `probe-${pid}`;
+
+/** Of processes that were killed while they tried: the folder that holds it could never be removed. */
+function removeLeftProbes(parent: string): void {
+  for (const name of listFolders(parent)) {
+    const pid = Number(/^probe-(\d+)$/.exec(name)?.[1]);
+    if (pid > 0 && !existsSync(`/proc/${pid}`)) tryRemoveFolder(join(parent, name));
+  }
+}
+
 /** Proves the way in and the way out. A folder can be made where processes cannot be moved (the kernel also asks for rights on the common ancestor). */
 async function provenHierarchies(found: Hierarchy[]): Promise<Hierarchy[]> {
   if (found.length === 0) return [];
@@ -61,7 +73,7 @@ async function provenHierarchies(found: Hierarchy[]): Promise<Hierarchy[]> {
   const made: string[] = [];
   try {
     for (const hierarchy of found) {
-      const folder = join(hierarchy.parent, `probe-${process.pid}`);
+      const folder = join(hierarchy.parent, probeOf(process.pid));
       if (!tryMakeFolder(folder)) continue;
       made.push(folder);
       const joined = await writeFile(join(folder, 'cgroup.procs'), String(probe.pid)).then(
