@@ -30,7 +30,8 @@ export interface HostRules {
 /**
  * Hosts to which a secret may be sent: exact (`api.example.com`) or all below a domain (`*.example.com`), each with a
  * port (`api.example.com:8443`) or for 443. Comes back in lower case, without `:443` and without repetition. Addresses
- * are refused: TLS to one names no host, so that it could not be told whose connection it is.
+ * are refused: TLS to one names no host, so that it could not be told whose connection it is. So is a name without a dot,
+ * such as `localhost`, which is the sandbox itself for the programs inside.
  */
 export function readHosts(path: string, hosts: string[], rules: HostRules): string[] {
   if (hosts.length > limits.secretHosts)
@@ -46,12 +47,18 @@ function readHost(path: string, text: string, rules: HostRules): string {
     throw invalid(path, 'must be a host name; a secret cannot be bound to an IP address.');
   }
   const labels = bare.split('.');
-  // A top-level domain alone is no host, and a wildcard over one would be nearly everything.
-  const usable = name.length <= 253 && labels.length >= 2 && labels.every((label) => LABEL.test(label));
+  const usable = name.length <= 253 && labels.every((label) => LABEL.test(label));
   if (!usable || /^\d+$/.test(labels.at(-1)!) || port === null) {
     throw invalid(
       path,
       'must be a host name such as api.example.com, or a wildcard such as *.example.com, with or without a port.',
+    );
+  }
+  // A top-level domain alone is no host, and a wildcard over one would be nearly everything.
+  if (labels.length < 2) {
+    throw invalid(
+      path,
+      'must have a dot in its name, as api.example.com has; localhost is the sandbox itself.',
     );
   }
   if (!rules.allowLocal && localEndings.has(labels.at(-1)!)) {
@@ -74,9 +81,13 @@ function splitHost(text: string): { name: string; port: number | null } {
 
 /** Whether `host` (lower case) and `port` are what an entry that `readHosts` gave names. */
 export function hostMatches(entry: string, target: { host: string; port: number }): boolean {
-  const { name, port } = splitHost(entry);
-  if (port !== target.port) return false;
-  return name.startsWith('*.') ? target.host.endsWith(name.slice(1)) : target.host === name;
+  return splitHost(entry).port === target.port && hostNameMatches(entry, target.host);
+}
+
+/** As `hostMatches`, whatever the port. */
+export function hostNameMatches(entry: string, host: string): boolean {
+  const { name } = splitHost(entry);
+  return name.startsWith('*.') ? host.endsWith(name.slice(1)) : host === name;
 }
 
 /** The name of an entry without its wildcard and port: the part of the name space that it lies in. */

@@ -222,6 +222,23 @@ test('a value that comes back in pieces, or packed although identity was asked f
   assert.match(unknown.body, /could not be searched/);
 });
 
+test('an answer that is packed on its way is refused, in whatever way its end is told', async () => {
+  for (const coding of ['gzip, chunked', 'gzip', 'chunked, gzip', 'deflate, chunked', 'x-own']) {
+    world.world.answer = ({ socket }) => {
+      const packed = gzipSync(bytes(`<${value}>`));
+      const isChunked = coding.endsWith('chunked');
+      socket.write(`HTTP/1.1 200 OK\r\nTransfer-Encoding: ${coding}\r\nConnection: close\r\n\r\n`);
+      if (isChunked) socket.write(`${packed.length.toString(16)}\r\n`);
+      socket.write(packed);
+      socket.end(isChunked ? '\r\n0\r\n\r\n' : '');
+    };
+    const answer = await world.fetch('/', { headers: bearer() });
+    assert.equal(answer.status, 502, coding);
+    assert.equal(answer.headers['x-berth-egress-error'], 'connect_failed');
+    assert.match(answer.body, /is packed \(.*could not be searched/, coding);
+  }
+});
+
 test('an answer that is small outside and endless inside is ended', async () => {
   const headers = { ...bearer(), 'accept-encoding': 'br' };
   world.world.answer = (_message, response) => {
@@ -432,12 +449,19 @@ test('a plain HTTP request or body with a placeholder is refused, to whatever ho
     plainRequest(at('evil.example.net'), head([['Authorization', `Basic ${base64(`a:${other}`)}`]])),
     plainRequest(at('evil.example.net'), head([], `/${token}`)),
     plainRequest(at('api.example.com'), head([['Authorization', `Bearer ${token}`]])),
+    plainRequest(at('git.example.com'), head([['Authorization', `Bearer ${token}`]])),
+    plainRequest({ host: 'git.example.com', port: 8443 }, head([], `/${token}`)),
+    plainRequest({ host: 'a.example.org', port: 8080 }, head([['X-A', other]])),
+    plainBody(at('git.example.com'), bytes(token)),
     plainBody(at('evil.example.net'), bytes(`{"a":"${token}"}`)),
   ];
   for (const verdict of refusals)
     assert.equal(verdict.kind === 'refuse' && verdict.reason, 'placeholder_to_wrong_host');
-  assert.match(JSON.stringify(refusals[3]), /goes over https only/);
-  assert.match(JSON.stringify(refusals[0]), /none of its hosts/);
+  const told = refusals.map(
+    (verdict) => /none of its hosts|goes over https only/.exec(JSON.stringify(verdict))?.[0],
+  );
+  const [foreign, own] = ['none of its hosts', 'goes over https only'];
+  assert.deepEqual(told, [foreign, foreign, foreign, own, own, own, own, own, foreign]);
   assert.deepEqual(
     plainRequest(
       at('evil.example.net'),

@@ -38,10 +38,10 @@ export function cleanAnswer(method: string, incoming: IncomingMessage, search: S
 
 /** `identity` was asked for; a host that packs all the same is unpacked, the last coding first (RFC 9110, section 8.4). */
 function unpackers(incoming: IncomingMessage): Transform[] {
-  const codings = String(incoming.headers['content-encoding'] ?? '')
-    .split(',')
-    .map((coding) => coding.trim().toLowerCase())
-    .filter((coding) => coding !== '' && coding !== 'identity');
+  // Nobody asked for packing between two hops, and no host of today does it (RFC 9112, section 7).
+  const ofTransfer = codingsOf(incoming.headers['transfer-encoding']);
+  if (ofTransfer.some((coding) => coding !== 'chunked')) throw unreadable(ofTransfer);
+  const codings = codingsOf(incoming.headers['content-encoding']);
   // An empty body is none of a packed one.
   if (incoming.headers['content-length'] === '0') return [];
   if (codings.length > 2) throw unreadable(codings);
@@ -50,6 +50,11 @@ function unpackers(incoming: IncomingMessage): Transform[] {
     if (!unpacker) throw unreadable(codings);
     return [unpacker, new UnpackGuard(unpacker)];
   });
+}
+
+function codingsOf(header: string | undefined): string[] {
+  const codings = (header ?? '').split(',').map((coding) => coding.trim().toLowerCase());
+  return codings.filter((coding) => coding !== '' && coding !== 'identity');
 }
 
 type Unpacker = Transform & { readonly bytesWritten: number };

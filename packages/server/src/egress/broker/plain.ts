@@ -10,7 +10,7 @@ export function plainHalf(session: BrokerSession): Pick<Interceptor, 'plainReque
   const verdict = (target: EgressTarget, keys: Set<string>): { kind: 'pass' } | Refusal => {
     const [key] = keys;
     if (key === undefined) return { kind: 'pass' };
-    const [foreign] = session.foreign(keys, { ...target, port: 443 });
+    const [foreign] = session.foreignToName(keys, target.host);
     if (foreign !== undefined) {
       const { message } = wrongHost(foreign, target);
       return { kind: 'refuse', reason: 'placeholder_to_wrong_host', message };

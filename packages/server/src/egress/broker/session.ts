@@ -1,5 +1,5 @@
 import { EgressRefused, type EgressTarget } from '../../domain/egress-policy.ts';
-import { hostDomain, hostMatches } from '../../domain/hosts.ts';
+import { hostDomain, hostMatches, hostNameMatches } from '../../domain/hosts.ts';
 import { limits } from '../../domain/limits.ts';
 import type { BrokeredName, BrokeredSecret, BrokeredValues } from '../../domain/ports/secret-broker.ts';
 import type { RequestHead } from '../interceptor.ts';
@@ -90,6 +90,11 @@ export class BrokerSession {
   /** The secrets among `keys` that are not for this target, by what is known without a read. */
   foreign(keys: Iterable<string>, target: EgressTarget): string[] {
     return [...keys].filter((key) => !this.#secrets.get(key)?.some((entry) => hostMatches(entry, target)));
+  }
+
+  /** Those that are for no port of the host. */
+  foreignToName(keys: Iterable<string>, host: string): string[] {
+    return [...keys].filter((key) => !this.#secrets.get(key)?.some((entry) => hostNameMatches(entry, host)));
   }
 
   #headers(
