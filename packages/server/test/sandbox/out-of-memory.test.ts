@@ -118,8 +118,8 @@ test('where Podman has taken the group away before it could be read, only what t
   const says = { code: 137, oomKilled: false, onEvents };
   const missed = (kernelLog: string, kills: number | null = null) => {
     const counts = [7];
-    const paths = () => [`/sys/fs/cgroup/memory/libpod_parent/libpod-${containerId}`];
-    const group = { oomKills: () => 0, oomKillsIfThere: () => kills, pids: () => [], paths };
+    const places = () => [{ path: `/sys/fs/cgroup/memory/libpod_parent/libpod-${containerId}`, own: null }];
+    const group = { oomKills: () => 0, oomKillsIfThere: () => kills, pids: () => [], places };
     return {
       ...{ ...says, kernelLog, group: group as unknown as Group, hostOomKills: () => counts.shift() ?? 8 },
     };
