@@ -1,5 +1,6 @@
 import { constants } from 'node:os';
 import { HostLink } from './host-link.ts';
+import { initHasClosed } from './init.ts';
 import { LaunchError, readSettings } from './settings.ts';
 import type { Paths } from './settings.ts';
 import { Loopback } from './loopback.ts';
@@ -72,6 +73,7 @@ interface Around {
 async function serve(paths: Paths, env: NodeJS.ProcessEnv, { note, open, end }: Around): Promise<number> {
   const settings = readSettings(env);
   const begunMs = performance.now();
+  if (process.ppid === 1) await initHasClosed('/proc/1/fd');
   syncWorkspace({ ...paths, commit: settings.commit, note });
   const loopback = new Loopback(settings, paths.gatewaySocket, env);
   const link = open(loopback, begunMs);
