@@ -7,17 +7,14 @@ import { Readable } from 'node:stream';
 import { after, before, test } from 'node:test';
 import { limits } from '../../src/domain/limits.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
-import { edgeWorld } from '../support/edge-world.ts';
+import { filesWorld } from '../support/edge-world.ts';
 import { until } from '../support/until.ts';
 
 let world: EdgeWorld;
 let origin: string;
 let workspace: string;
 before(async () => {
-  world = await edgeWorld();
-  origin = await world.listen();
-  workspace = join(world.volumesDir, world.agent.id, 'workspace');
-  mkdirSync(workspace, { recursive: true });
+  ({ world, origin, workspace } = await filesWorld());
 });
 after(() => world.close());
 

@@ -1,14 +1,18 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { fixture } from './fixture.ts';
+import { test, type TestContext } from 'node:test';
+import { fixture, type Fixture } from './fixture.ts';
+
+/** Skips the test where it is not. */
+async function isPossible({ driver }: Fixture, t: TestContext): Promise<boolean> {
+  const { transparentEgress } = await driver.capabilities();
+  if (!transparentEgress) t.skip('a program is missing, or the host does not let it be set up');
+  return transparentEgress;
+}
 
 test('with transparent egress every IPv4 address and low port leads to the sandbox itself, and nowhere else', async (t) => {
   const fx = fixture();
   try {
-    if (!(await fx.driver.capabilities()).transparentEgress) {
-      t.skip('a program is missing, or the host does not let it be set up');
-      return;
-    }
+    if (!(await isPossible(fx, t))) return;
     const listen =
       'perl -MSocket -e \'socket(S, PF_INET, SOCK_STREAM, 6); bind(S, sockaddr_in(80, INADDR_ANY)) or die $!; listen(S, 5); print "up\\n"; $| = 1; print ""; my $a = accept(C, S); print join(".", unpack("C4", (sockaddr_in(getsockname(C)))[1])), "\\n"\' & ';
     const { stdout, stderr } = await fx.run(
@@ -26,10 +30,7 @@ test('with transparent egress every IPv4 address and low port leads to the sandb
 test('transparent egress is set up with each of many starts, however early it is told of the first process', async (t) => {
   const fx = fixture();
   try {
-    if (!(await fx.driver.capabilities()).transparentEgress) {
-      t.skip('a program is missing, or the host does not let it be set up');
-      return;
-    }
+    if (!(await isPossible(fx, t))) return;
     for (let start = 0; start < 40; start += 1)
       assert.equal((await fx.run('echo up', { transparentEgress: true })).stdout, 'up\n');
   } finally {

@@ -2,7 +2,7 @@ import { openChannels } from '../../src/open-channels.ts';
 import { openSchedules } from '../../src/open-schedules.ts';
 import { openWebhookEndpoints } from '../../src/open-webhook-endpoints.ts';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AddressInfo } from 'node:net';
 import { createCursors } from '../../src/domain/paging.ts';
@@ -291,4 +291,13 @@ function recordingLog(lines: EdgeWorld['logLines']): Log {
     child: () => log,
   };
   return log;
+}
+
+/** One that listens, with the workspace of its agent as a folder of the host. */
+export async function filesWorld(): Promise<{ world: EdgeWorld; origin: string; workspace: string }> {
+  const world = await edgeWorld();
+  const origin = await world.listen();
+  const workspace = join(world.volumesDir, world.agent.id, 'workspace');
+  mkdirSync(workspace, { recursive: true });
+  return { world, origin, workspace };
 }
