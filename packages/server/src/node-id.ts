@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createOwnerOnly } from './admin/durable-file.ts';
+import { ConfigError } from './config-values.ts';
 import { isId, newId } from './domain/ids.ts';
 
 /**
@@ -12,6 +13,6 @@ export function readNodeId(dataDir: string): string {
   mkdirSync(dataDir, { recursive: true, mode: 0o711 });
   createOwnerOnly(path, `${newId()}\n`);
   const id = readFileSync(path, 'utf8').trim();
-  if (!isId(id)) throw new Error(`${path} must hold a UUID; remove it, and the node gets a new one.`);
+  if (!isId(id)) throw new ConfigError(`${path} must hold a UUID; remove it, and the node gets a new one.`);
   return id;
 }

@@ -4,6 +4,7 @@ import { openDatabase, type Database } from './store/database.ts';
 import { checkDriver } from './store/driver.ts';
 import { startEmbedded, type EmbeddedServer } from './store/embedded/server.ts';
 import { migrate } from './store/migrate.ts';
+import { openReached } from './store/reach.ts';
 
 /** No statement of the service takes so long, not even one that waits for a lock. */
 const ANSWER_SECONDS = 60;
@@ -29,24 +30,24 @@ export async function openStore(config: Config, log: Log): Promise<OpenStore> {
         })
       : null;
   const connection = embedded?.connection ?? config.databaseUrl!;
-  const db = openDatabase({ connection, pool: config.databasePool, answerSeconds: ANSWER_SECONDS });
-  const close = async (): Promise<void> => {
-    await db.close();
-    await embedded?.stop();
-  };
   try {
     const applied = await migrateApart(connection);
     if (applied.length > 0) log.info('The database schema was brought up to date.', { migrations: applied });
+    const db = openDatabase({ connection, pool: config.databasePool, answerSeconds: ANSWER_SECONDS });
+    const close = async (): Promise<void> => {
+      await db.close();
+      await embedded?.stop();
+    };
+    return { db, connection, embedded, close };
   } catch (error) {
-    await close();
+    await embedded?.stop();
     throw error;
   }
-  return { db, connection, embedded, close };
 }
 
 /** By a connection of its own: a migration may take long, and waits for another replica's for as long as that takes. */
 async function migrateApart(connection: OpenStore['connection']): Promise<number[]> {
-  const db = openDatabase({ connection, pool: 1 });
+  const db = await openReached({ connection, pool: 1 });
   try {
     return await migrate(db);
   } finally {

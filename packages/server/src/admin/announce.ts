@@ -15,16 +15,17 @@ export function announce(config: Config, service: Service, address: AddressInfo)
     '',
     `Berth listens on http://${host}:${address.port}`,
     `  address   ${config.baseUrl}   (API reference: ${config.baseUrl}/docs)`,
-    `  key       ${made ? `${made.keyValue}   (shown this once; also in ${keyPath})` : whereKeyIs(keyPath, keyFile)}`,
+    `  key       ${made ? `${made.keyValue}   (shown this once; also in ${keyPath})` : whereKeyIs(config, keyFile)}`,
     `  model     ${service.gateway.defaultModel()}`,
   ];
   if (made) lines.push(...tryIt(config, made.agentId));
   process.stdout.write(`${lines.join('\n')}\n`);
 }
 
-function whereKeyIs(keyPath: string, keyFile: string): string {
-  if (keyFile === 'usable') return `in ${keyPath}`;
-  return `${keyPath} is ${keyFile}; make another with: ${berth} host keys create`;
+function whereKeyIs({ dataDir, paths }: Config, keyFile: string): string {
+  if (keyFile === 'usable') return `in ${paths.bootstrapKey}`;
+  const command = `BERTH_DATA_DIR=${quoted(dataDir)} ${berth} host keys create`;
+  return `${paths.bootstrapKey} is ${keyFile}; make another with: ${command}`;
 }
 
 function tryIt({ baseUrl, paths }: Config, agentId: string): string[] {

@@ -17,6 +17,7 @@ import type { Database } from '../store/database.ts';
 import { createSnapshotRows } from '../store/snapshots.ts';
 import { withDatabase } from './with-database.ts';
 import { writeOwnerOnly } from './durable-file.ts';
+import { withInstallation } from './installation.ts';
 import { readBundle, writeBundles } from './repo-bundles.ts';
 import type { RepoEntry } from './repo-bundles.ts';
 import { copyChunks, hashesIn } from './snapshot-chunks.ts';
@@ -49,12 +50,13 @@ export async function backupCommand(
   const target = folderArgument(argv, 'backup <folder>');
   if (existsSync(target)) throw new BackupError(`${target} exists already: name a folder that does not.`);
   const partial = `${target}.partial`;
-  rmSync(partial, { recursive: true, force: true });
-  mkdirSync(join(partial, 'repos'), { recursive: true, mode: 0o700 });
-
   const createdAt = new Date().toISOString();
-  const file = createWriteStream(join(partial, DATABASE_FILE), { mode: 0o600, flush: true });
-  const summary = await withDatabase(config, 'shared', (db) => backup(db, file));
+  // Any version: before an upgrade is when a backup is wanted.
+  const summary = await withInstallation(config, 'any version', (db) => {
+    rmSync(partial, { recursive: true, force: true });
+    mkdirSync(join(partial, 'repos'), { recursive: true, mode: 0o700 });
+    return backup(db, createWriteStream(join(partial, DATABASE_FILE), { mode: 0o600, flush: true }));
+  });
   const repos = await writeBundles(config.paths.repos, join(partial, 'repos'));
   const chunks = await copyChunks(config.paths.snapshots, join(partial, SNAPSHOTS_DIR));
   const manifest: Manifest = { format: 'berth-backup', formatVersion: 1, createdAt, repos };

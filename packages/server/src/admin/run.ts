@@ -1,5 +1,6 @@
 import { ConfigError } from '../config-values.ts';
 import { readConfig } from '../config.ts';
+import { isDatabaseAway } from '../domain/database-away.ts';
 
 /** A message for the operator: one line, no stack. */
 export class CommandError extends Error {}
@@ -61,6 +62,8 @@ function explain(error: unknown): string {
     'DomainError',
     'EncryptionKeyError',
     'BackupError',
+    'InstallationError',
+    'UnreachableError',
   ]);
   const isMade =
     error instanceof ConfigError || error instanceof CommandError || made.has(error.constructor.name);
@@ -68,5 +71,23 @@ function explain(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code;
   if (code === 'EADDRINUSE')
     return `${error.message}; another program uses the port: set BERTH_PORT to another one.`;
+  if (isDatabaseAway(error)) return `The database cannot be reached: ${error.message || code}.`;
+  if (isOfFiles(error)) return error.message;
   return error.stack ?? error.message;
+}
+
+/** A folder that is closed, a disk that is full: the message says which path, and no line of ours is to blame. */
+function isOfFiles({ code, path }: NodeJS.ErrnoException): boolean {
+  const codes = [
+    'EACCES',
+    'EPERM',
+    'EROFS',
+    'ENOENT',
+    'ENOTDIR',
+    'EISDIR',
+    'ENOSPC',
+    'EDQUOT',
+    'ENAMETOOLONG',
+  ];
+  return path !== undefined && codes.includes(code ?? '');
 }

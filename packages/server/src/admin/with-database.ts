@@ -4,14 +4,14 @@ import type { Log } from '../domain/log.ts';
 import { createLogger } from '../logger.ts';
 import { DataDirError, lockDataDir } from '../store/data-dir-lock.ts';
 import type { DataDirLock } from '../store/data-dir-lock.ts';
-import { openDatabase } from '../store/database.ts';
 import type { Database, DatabaseOptions } from '../store/database.ts';
 import { readConnection, startEmbedded } from '../store/embedded/server.ts';
 import type { EmbeddedServer } from '../store/embedded/server.ts';
+import { openReached } from '../store/reach.ts';
 
 /**
- * Opens the database of the configuration. `alone` refuses when the service runs; `shared` joins the running
- * service's embedded PostgreSQL, or starts it for the time of `work`.
+ * Opens the database of the configuration, and makes it where there is none. `alone` refuses when the service runs;
+ * `shared` joins the running service's embedded PostgreSQL, or starts it for the time of `work`.
  */
 export async function withDatabase<T>(
   config: Config,
@@ -27,7 +27,7 @@ export async function withDatabase<T>(
     if (config.databaseUrl !== null) connection = config.databaseUrl;
     else if (lock === null) connection = readConnection(places);
     else connection = (server = await startEmbedded({ ...places, log: quietLog() })).connection;
-    db = openDatabase({ connection, pool: 1 });
+    db = await openReached({ connection, pool: 1 });
     return await work(db);
   } finally {
     await db?.close();

@@ -64,11 +64,31 @@ export async function schemaVersion(sql: Sql): Promise<number> {
   return row?.version ?? 0;
 }
 
+/** For work that knows the tables of this version alone, and must not bring them up to it. Throws SchemaError. */
+export async function checkCurrent(sql: Sql, migrations: Migration[] = readMigrations()): Promise<void> {
+  const done = await readApplied(sql);
+  for (const row of done) checkApplied(row, migrations);
+  if (done.length < migrations.length)
+    throw new SchemaError(
+      `The database has schema version ${done.length}, this Berth has version ${migrations.length}: start the service ` +
+        'once, which brings it up to date.',
+    );
+}
+
+interface Applied {
+  version: number;
+  name: string;
+  checksum: string;
+}
+
+function readApplied(sql: Sql): Promise<Applied[]> {
+  return sql<Applied[]>`select version, name, checksum from schema_migrations order by version`;
+}
+
 async function applyNext(sql: Sql, migrations: Migration[]): Promise<number | null> {
   await sql`select pg_advisory_xact_lock(${ADVISORY_LOCK})`;
   if ((await schemaVersion(sql)) === 0) await createLedger(sql);
-  const done = await sql<{ version: number; name: string; checksum: string }[]>`
-    select version, name, checksum from schema_migrations order by version`;
+  const done = await readApplied(sql);
   for (const row of done) checkApplied(row, migrations);
 
   const next = migrations[done.length];
@@ -88,10 +108,7 @@ async function createLedger(sql: Sql): Promise<void> {
   )`;
 }
 
-function checkApplied(
-  row: { version: number; name: string; checksum: string },
-  migrations: Migration[],
-): void {
+function checkApplied(row: Applied, migrations: Migration[]): void {
   const known = migrations[row.version - 1];
   if (!known) {
     throw new SchemaError(

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { hostProcesses, logOf, workshop, type Workshop } from '../support/scenario.ts';
 import { scriptedAgent } from '../support/scripted-agent.ts';
-import { startService, type Service } from '../support/service.ts';
+import { compileCache, startService, type Service } from '../support/service.ts';
 import { openSse } from '../support/sse.ts';
 import { until } from '../support/until.ts';
 
@@ -191,6 +192,17 @@ test('A second start makes nothing new and prints no key.', async () => {
     true,
   );
   assert.doesNotMatch(service.logs().slice(printed), /svc_live_\w{15}/);
+});
+
+test('A start without the file of its key says by which command another is made, in any folder and beside the service.', async () => {
+  rmSync(join(service.dataDir, 'bootstrap-key'));
+  await service.restart();
+  const told = /bootstrap-key is missing; make another with: (.+)\n/.exec(service.logs());
+  const { stdout } = await promisify(execFile)('sh', ['-c', told?.[1] ?? 'false'], {
+    cwd: shop.home,
+    env: { PATH: process.env['PATH'], ...compileCache() },
+  });
+  assert.equal((await service.as(stdout.trim())('GET', '/v1/limits')).status, 200);
 });
 
 test('A bad value of a variable is refused with its name, before anything is made.', async () => {
