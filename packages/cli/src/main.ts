@@ -81,7 +81,10 @@ function report(error: unknown): number {
     process.stderr.write(`${lines.join('\n')}\n`);
     return error.status === 401 ? exitCodes.authentication : exitCodes.failed;
   }
-  process.stderr.write(`${(error as Error)?.stack ?? String(error)}\n`);
+  // A file or folder here that cannot be read or written: the message names it, and a stack would hide that.
+  const { code, path, message } = (error ?? {}) as NodeJS.ErrnoException;
+  const isOfFile = code !== undefined && path !== undefined;
+  process.stderr.write(`${isOfFile ? safe(message) : ((error as Error)?.stack ?? String(error))}\n`);
   return exitCodes.failed;
 }
 

@@ -136,7 +136,14 @@ export function createSandboxes(send: Send) {
       },
       /** Whether there is a folder; throws BerthError 404 when there is nothing. */
       isFolder: async (agentId: string, path: string) => {
-        const response = await send('HEAD', filePath(agentId, path), { headers: { accept: '*/*' } });
+        const ask = (method: string) => send(method, filePath(agentId, path), { headers: { accept: '*/*' } });
+        const response = await ask('HEAD').catch(async (error: unknown) => {
+          // The answer to a HEAD has no body, so that an error tells no more than its status; that to a GET says why.
+          if (!(error instanceof BerthError) || error.status === 0) throw error;
+          const found = await ask('GET');
+          await found.body?.cancel();
+          return found;
+        });
         return response.headers.get('content-type') === 'application/json';
       },
       /** The answer with the bytes of a file. */

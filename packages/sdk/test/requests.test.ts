@@ -112,3 +112,24 @@ test('A send says how long it waits and begins a conversation when it names none
   assert.equal(seen[0]!.headers['prefer'], 'wait=3');
   assert.equal(seen[0]!.headers['idempotency-key'], 'mine');
 });
+
+test('The reason why a path is no file or folder to have is told, although the answer to a HEAD has no body.', async (t) => {
+  const refused = json(409, { error: 'This is a symbolic link.', code: 'conflict' });
+  const { url, seen } = await fakeService(t, [refused]);
+  const { files } = createClient({ baseUrl: url, apiKey: 'k' }).sandboxes;
+  await assert.rejects(files.isFolder('a', 'evil'), {
+    status: 409,
+    code: 'conflict',
+    message: 'This is a symbolic link.',
+  });
+  assert.deepEqual(
+    seen.map(({ method, path }) => `${method} ${path}`),
+    ['HEAD /sandbox/a/files/evil', 'GET /sandbox/a/files/evil'],
+  );
+});
+
+test('What has come to be there between a HEAD and the question for its error counts.', async (t) => {
+  const { url } = await fakeService(t, [json(404, { error: 'Not found.' }), json(200, { files: [] })]);
+  const { files } = createClient({ baseUrl: url, apiKey: 'k' }).sandboxes;
+  assert.equal(await files.isFolder('a', 'new'), true);
+});

@@ -3,6 +3,7 @@ import { existsSync, globSync, readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { extraCaFiles } from '../src/host-checks.ts';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 const pages = [...globSync('*.md', { cwd: root }), ...globSync('docs/**/*.md', { cwd: root })].sort();
@@ -70,4 +71,22 @@ test('no two decisions have the same number', () => {
     numbers.filter((number, at) => numbers.indexOf(number) !== at),
     [],
   );
+});
+
+test('the variables of authorities of one’s own are named where repositories are configured and where secrets are brokered', () => {
+  const names: string[] = [];
+  extraCaFiles(new Proxy({}, { get: (_env, name) => void names.push(String(name)) }));
+  assert.ok(names.length > 1);
+  const about = (page: string, link: string) =>
+    read(page)
+      .split('\n\n')
+      .filter((text) => text.includes(link) && names.every((name) => text.includes(`\`${name}\``)));
+  assert.equal(about('docs/configuration.md', '](secrets.md#certificates)').length, 1);
+  assert.equal(about('docs/secrets.md', '](configuration.md)').length, 1);
+});
+
+test('where the command line’s exec is shown, so is how it gets what is piped into it', () => {
+  const shown = pages.filter((page) => /\bexec AGENT\b/.test(read(page)));
+  assert.ok(shown.length >= 2);
+  for (const page of shown) assert.match(read(page), /\| berth sandbox exec AGENT -i /, page);
 });

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { safe } from '../print.ts';
 import type { Bridge, Link } from './bridge.ts';
 import type { Message } from './messages.ts';
 
@@ -28,7 +29,7 @@ export async function keepConnected(bridge: Bridge, options: ConnectionOptions):
   let wasConnected = false;
   let lastMs = performance.now();
   for (let tries = 0; !signal.aborted; tries += 1) {
-    const { isOpened, code } = await connection(bridge, options);
+    const { isOpened, code, reason } = await connection(bridge, options);
     if (signal.aborted) break;
     if (isOpened) {
       wasConnected = true;
@@ -37,7 +38,10 @@ export async function keepConnected(bridge: Bridge, options: ConnectionOptions):
     }
     if (!wasConnected) return 'refused';
     if (hopeless.has(code) || performance.now() - lastMs > GIVE_UP_MS) {
-      bridge.giveUp('The connection to the agent was lost.');
+      const why =
+        reason === '' ? 'The connection to the agent was lost.' : `The service ended it: ${reason}.`;
+      options.note(`berth: ${safe(why)}\n`);
+      bridge.giveUp(why);
       return 'lost';
     }
     if (tries === 0) options.note('berth: the connection was lost; connecting again\n');
@@ -50,7 +54,7 @@ export async function keepConnected(bridge: Bridge, options: ConnectionOptions):
 function connection(
   bridge: Bridge,
   { url, apiKey, signal }: ConnectionOptions,
-): Promise<{ isOpened: boolean; code: number }> {
+): Promise<{ isOpened: boolean; code: number; reason: string }> {
   const socket = new WebSocket(url, ['berth.acp.v1', `berth.key.${apiKey}`]);
   const link: Link = { send: (message) => socket.send(JSON.stringify(message)) };
   const leave = () => socket.close();
@@ -67,11 +71,11 @@ function connection(
   );
   socket.addEventListener('error', () => {});
   return new Promise((resolve) => {
-    socket.addEventListener('close', ({ code }) => {
+    socket.addEventListener('close', ({ code, reason }) => {
       clearInterval(ping);
       signal.removeEventListener('abort', leave);
       bridge.lost(link);
-      resolve({ isOpened, code });
+      resolve({ isOpened, code, reason });
     });
   });
 }

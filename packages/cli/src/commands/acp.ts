@@ -5,6 +5,7 @@ import { keepConnected } from '../acp/connection.ts';
 import { resolveLocalhostNames } from '../acp/localhost-names.ts';
 import { exitCodes, type Command } from '../command.ts';
 import { findAgent } from '../find-agent.ts';
+import { safe } from '../print.ts';
 
 /** A client that closed its side may still want the answers to what it asked last. */
 const LAST_ANSWERS_MS = 1_000;
@@ -26,14 +27,26 @@ export const acp: Command = {
     const { key: apiKey, note } = context;
     const end = await keepConnected(bridge, { url: url.href, apiKey, note, signal: left.signal });
     if (end === 'left') return context.signal.aborted ? exitCodes.cancelled : exitCodes.ok;
-    // A WebSocket tells no status; the key and the agent were found good a moment ago.
-    if (end === 'refused')
-      context.note(
-        `berth: no connection to ${url.href}; does the name lead to the service, and may it upgrade?\n`,
-      );
+    if (end === 'refused') {
+      const reason = await refusalOf(url.href.replace(/^ws/, 'http'), apiKey);
+      const guess = 'does the name lead to the service, and may it upgrade?';
+      note(`berth: no connection to ${url.href}; ${safe(reason ?? guess)}\n`);
+    }
     return exitCodes.failed;
   },
 };
+
+/** A WebSocket tells neither status nor text of a refusal; the same call without an upgrade does. Null: it is let in. */
+async function refusalOf(url: string, apiKey: string): Promise<string | null> {
+  try {
+    const answer = await fetch(url, { headers: { authorization: `Bearer ${apiKey}` }, redirect: 'error' });
+    const { error } = (await answer.json()) as { error?: { message?: unknown } };
+    // 400 is what it is for: it names no connection.
+    return answer.status === 400 || typeof error?.message !== 'string' ? null : error.message;
+  } catch {
+    return null;
+  }
+}
 
 /** Resolves when the client has closed its side. */
 async function readClient(stdin: NodeJS.ReadableStream, bridge: Bridge): Promise<void> {

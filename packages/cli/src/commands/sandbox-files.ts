@@ -1,5 +1,14 @@
 import { spawn } from 'node:child_process';
-import { createReadStream, createWriteStream, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  createReadStream,
+  createWriteStream,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { basename, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -31,16 +40,25 @@ async function download(context: Context, remote: Remote, local: string): Promis
   if (await files.isFolder(agent.id, remote.path)) {
     const response = await files.archive(agent.id, remote.path, context.signal);
     mkdirSync(local, { recursive: true });
-    return tar(['-C', local, '--no-same-owner', '-xf', '-'], Readable.fromWeb(response.body as never));
+    return tar(['-C', local, '--no-same-owner', '-xf', '-'], bytesOf(response));
   }
   const target = isLocalFolder(local) ? join(local, last(remote.path)) : local;
   const response = await files.read(agent.id, remote.path, context.signal);
   const part = `${target}.part`;
   try {
-    await pipeline(Readable.fromWeb(response.body as never), createWriteStream(part));
+    await pipeline(bytesOf(response), createWriteStream(part));
     renameSync(part, target);
   } finally {
     rmSync(part, { force: true });
+  }
+}
+
+/** What goes wrong after the first byte has no answer of its own: the connection breaks off. */
+async function* bytesOf(response: Response): AsyncGenerator<Uint8Array> {
+  try {
+    yield* response.body as unknown as AsyncIterable<Uint8Array>;
+  } catch (cause) {
+    throw new BerthError('The download broke off.', { status: 0, cause });
   }
 }
 
@@ -62,11 +80,13 @@ async function upload(context: Context, local: string, remote: Remote): Promise<
   const asFolder = remote.path === '' || remote.path.endsWith('/');
   const path = asFolder ? `${remote.path}${last(local)}` : remote.path;
   const mode = (stats.mode & 0o777).toString(8).padStart(3, '0');
+  // Looked at first: one that may not be read is no fault of the connection.
+  accessSync(local, constants.R_OK);
   const bytes = Readable.toWeb(createReadStream(local)) as never;
   await files.write(agent.id, path, bytes, { mode, signal: context.signal });
 }
 
-function tar(args: string[], input: Readable): Promise<void> {
+function tar(args: string[], input: AsyncIterable<Uint8Array>): Promise<void> {
   return new Promise((resolve, reject) => {
     const child = spawn('tar', args, { stdio: ['pipe', 'inherit', 'inherit'] });
     child.once('error', () => reject(new UsageError('tar is not installed')));

@@ -35,7 +35,7 @@ const verbs: [Verb, string][] = [
 const exec: Command = {
   name: 'sandbox exec',
   usage: '<agent> [-i] [--cwd DIR] [--env NAME=VALUE]... [--timeout SECONDS] -- <command> [arguments...]',
-  summary: 'Run a command in a sandbox; exits with its code',
+  summary: 'Run a command in a sandbox, with -i on your standard input; exits with its code',
   options: {
     stdin: { type: 'boolean', short: 'i' },
     cwd: { type: 'string' },

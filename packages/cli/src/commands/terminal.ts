@@ -16,6 +16,12 @@ type End = { exitCode: number } | 'lost' | 'refused';
 
 const TRIES = 8;
 
+/** Closes after which a connection is not tried again (docs/sandbox-api.md). */
+const farewells: Record<number, string> = {
+  4001: 'another connection has taken the terminal over',
+  4002: 'the key or the agent is no more',
+};
+
 export const terminal: Command = {
   name: 'sandbox terminal',
   usage: '<agent>',
@@ -93,8 +99,11 @@ function connection(
     socket.addEventListener('close', ({ code }) => {
       stdin.off('data', type);
       stdout.off('resize', resize);
-      // Taken over by another connection, or its key is no more.
-      if (code === 4001 || code === 4002) end = { exitCode: exitCodes.failed };
+      const farewell = farewells[code];
+      if (farewell !== undefined) {
+        context.note(`\nberth: ${farewell}\n`);
+        end = { exitCode: exitCodes.failed };
+      }
       resolve(end);
     });
     socket.addEventListener('error', () => {});

@@ -112,6 +112,29 @@ test('cp copies files and folders both ways, ls shows and rm deletes them', asyn
   assert.match((await berth(['sandbox', 'cp', 'boxed:gone', local], { code: 1 })).stderr, /not_found|404/);
 });
 
+test('cp says why the service refuses a path, and which file here cannot be read or written, without a stack', async () => {
+  const made = 'ln -s /etc/passwd evil; ln -s / out; mkfifo pipe; mkdir folder; touch file';
+  await berth(['sandbox', 'exec', 'boxed', '--', 'sh', '-c', made]);
+  const here = join(shop.home, 'here');
+  writeFileSync(here, 'x');
+  const refusals: [from: string, to: string, reason: RegExp][] = [
+    ['boxed:evil', shop.home, /^This is a symbolic link, .* \(conflict\)\n$/],
+    ['boxed:out', shop.home, /^This is a symbolic link, .* \(conflict\)\n$/],
+    ['boxed:out/etc/passwd', shop.home, /^There is no such file or folder .* \(not_found\)\n$/],
+    ['boxed:pipe', shop.home, /^This is a pipe, .* \(conflict\)\n$/],
+    [here, 'boxed:folder', /^There is a folder of this name\. \(conflict\)\n$/],
+    [here, 'boxed:file/below', /^A part of the path is there and is no folder.* \(conflict\)\n$/],
+    ['boxed:file', join(here, 'below'), /^ENOTDIR: [^\n]+\n$/],
+    ['boxed:folder', here, /^EEXIST: [^\n]+\n$/],
+  ];
+  for (const [from, to, reason] of refusals)
+    assert.match((await berth(['sandbox', 'cp', from, to], { code: 1 })).stderr, reason, `${from} ${to}`);
+  const nowhere = join(shop.home, 'nowhere');
+  await berth(['sandbox', 'cp', 'boxed:file', nowhere]);
+  assert.equal(statSync(nowhere).size, 0);
+  await berth(['sandbox', 'rm', 'boxed', 'folder', '-r']);
+});
+
 test('a snapshot is taken, listed, restored, given to another agent and deleted', async () => {
   await berth(['agents', 'create', 'second']);
   await berth(['sandbox', 'exec', 'boxed', '--', 'sh', '-c', 'echo kept > kept']);
@@ -153,37 +176,72 @@ test('leaving an exec ends the command', async () => {
   });
 });
 
-test('terminal opens a shell on the user’s own terminal and ends with its code', async () => {
+/** A user in front of a terminal of the sandbox: `script` of util-linux is one. */
+function atTerminal(key: string) {
   const bin = fileURLToPath(new URL('../../../cli/bin/berth.mjs', import.meta.url));
-  // `script` of util-linux is a user in front of a terminal.
   const user = spawn('script', ['-qfec', `${process.execPath} ${bin} sandbox terminal boxed`, '/dev/null'], {
     env: {
       PATH: process.env['PATH'],
       HOME: shop.home,
       TERM: 'xterm',
       BERTH_URL: service.url,
-      BERTH_API_KEY: service.key,
+      BERTH_API_KEY: key,
     },
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   let text = '';
   user.stdout.setEncoding('utf8').on('data', (part: string) => (text += part));
   const ended = new Promise<number | null>((resolve) => user.once('close', resolve));
+  return { user, text: () => text, ended };
+}
+
+test('terminal opens a shell on the user’s own terminal and ends with its code', async () => {
+  const { user, text, ended } = atTerminal(service.key);
   try {
-    await until('there is a prompt', () => /[$#] /.test(text));
+    await until('there is a prompt', () => /[$#] /.test(text()));
     user.stdin.write('echo "$TERM" in-$((40+2)); tty\r');
-    await until('it answers', () => /xterm in-42\s+\/dev\/pts/.test(text));
+    await until('it answers', () => /xterm in-42\s+\/dev\/pts/.test(text()));
     // Told by a program that then only waits: a shell that is about to start one loses the interrupt. What is typed has
     // no `begun` in it.
     user.stdin.write('echo be""gun > told; tail -f told\r');
-    await until('it waits', () => text.includes('begun'));
+    await until('it waits', () => text().includes('begun'));
     user.stdin.write('\x03');
     user.stdin.write('exit 9\r');
-    assert.equal(await ended, 9, text);
-    assert.equal(text.includes(service.key), false);
+    assert.equal(await ended, 9, text());
+    assert.equal(text().includes(service.key), false);
   } finally {
     user.kill('SIGKILL');
   }
+});
+
+test('a terminal whose key is revoked says so as it ends', async () => {
+  const { body } = await service.api('POST', '/v1/api-keys', {
+    name: 'short',
+    scope: 'edit',
+    binding: 'org-bound',
+  });
+  const { user, text, ended } = atTerminal(body.value);
+  try {
+    await until('there is a prompt', () => /[$#] /.test(text()));
+    await service.api('DELETE', `/v1/api-keys/${body.key.id}`);
+    assert.equal(await ended, 1, text());
+    assert.match(text(), /berth: the key or the agent is no more\r\n/);
+  } finally {
+    user.kill('SIGKILL');
+  }
+});
+
+test('acp says why the service has ended its connection', async () => {
+  const run = start(['acp', 'boxed'], { isOpen: true });
+  const line = (message: object) =>
+    run.child.stdin!.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+  line({ id: 0, method: 'initialize', params: { protocolVersion: 1 } });
+  await until('it is connected', () => run.stdout().includes('"id":0'));
+  // More at once than a client may send.
+  for (let id = 1; id <= 1_000; id += 1) line({ id, method: '_example.com/nothing' });
+  const { code, stderr, stdout } = await run.ended;
+  assert.deepEqual([code, stderr], [1, 'berth: The service ended it: too fast.\n']);
+  assert.match(stdout, /"error":\{[^}]*The service ended it: too fast\./);
 });
 
 test('what a run has made is listed and written into a folder, and what it asks is answered', async () => {
@@ -197,7 +255,8 @@ test('what a run has made is listed and written into a folder, and what it asks 
   assert.equal(readFileSync(join(folder, 'output.txt'), 'utf8'), 'tck');
   assert.equal(readFileSync(join(folder, 'Text'), 'utf8'), 'a text');
   // Nothing that is there is written over.
-  assert.notEqual((await start(['runs', 'artifacts', runId, '--to', folder]).ended).code, 0);
+  const again = await berth(['runs', 'artifacts', runId, '--to', folder], { code: 1 });
+  assert.match(again.stderr, /^EEXIST: [^\n]+\n$/);
 
   const asking = await agent.ask('ask');
   const question = await until('it asks', async () => {

@@ -16,6 +16,8 @@ export interface BerthOptions {
   cwd?: string;
   env?: Record<string, string>;
   stdin?: string;
+  /** Standard input is not ended: more is written to it later. */
+  isOpen?: boolean;
 }
 
 /** The command line as a user has it, with a home of its own, so that no stored key of the machine plays a part. */
@@ -39,7 +41,7 @@ export function berthIn(home: string, common: Record<string, string> = {}) {
     child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
     child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
     child.stdin.on('error', () => undefined);
-    child.stdin.end(options.stdin ?? '');
+    if (!options.isOpen) child.stdin.end(options.stdin ?? '');
     const timer = setTimeout(() => child.kill('SIGKILL'), 90_000);
     const ended = new Promise<{ code: number | null; stdout: string; stderr: string }>((resolve) => {
       child.once('close', (code) => {
