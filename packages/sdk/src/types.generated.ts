@@ -366,7 +366,7 @@ export interface Egress {
   mode: "none" | "list" | "open";
   /** Rules: `<host>[:<port>][/tcp]`: `registry.example` (ports 80 and 443), `registry.example:8443`, `registry.example:*`, `*.example.org` (names below it), `203.0.113.7:443`, `[2001:db8::7]:443`, `203.0.113.0/24`. `/tcp` lets any protocol pass unread; without it only TLS that names the host, and HTTP, do. At most 200. */
   allow: string[];
-  /** Rules of the same form. At most 200. Addresses hold for what names resolve to, too. */
+  /** Rules of the same form; one without a port means every port. At most 200. Addresses hold for what names resolve to, too. */
   deny: string[];
   /** Hosts of well-known registries by name: `npm` (npm and Yarn packages), `pypi` (Python packages), `debian` (Debian packages), `ubuntu` (Ubuntu packages), `alpine` (Alpine packages), `crates` (Rust crates and toolchains), `go` (Go modules), `rubygems` (Ruby gems), `maven` (Maven Central), `nuget` (.NET packages), `packagist` (PHP packages), `node` (Node releases and headers), `github` (GitHub: git over https, the API, archives, raw files and releases), `gitlab` (GitLab.com: git over https and the API). */
   presets: string[];
@@ -389,7 +389,7 @@ export interface EgressPut {
   mode: "none" | "list" | "open";
   /** Rules: `<host>[:<port>][/tcp]`: `registry.example` (ports 80 and 443), `registry.example:8443`, `registry.example:*`, `*.example.org` (names below it), `203.0.113.7:443`, `[2001:db8::7]:443`, `203.0.113.0/24`. `/tcp` lets any protocol pass unread; without it only TLS that names the host, and HTTP, do. At most 200. */
   allow?: string[];
-  /** Rules of the same form. At most 200. Addresses hold for what names resolve to, too. */
+  /** Rules of the same form; one without a port means every port. At most 200. Addresses hold for what names resolve to, too. */
   deny?: string[];
   /** Hosts of well-known registries by name: `npm` (npm and Yarn packages), `pypi` (Python packages), `debian` (Debian packages), `ubuntu` (Ubuntu packages), `alpine` (Alpine packages), `crates` (Rust crates and toolchains), `go` (Go modules), `rubygems` (Ruby gems), `maven` (Maven Central), `nuget` (.NET packages), `packagist` (PHP packages), `node` (Node releases and headers), `github` (GitHub: git over https, the API, archives, raw files and releases), `gitlab` (GitLab.com: git over https and the API). */
   presets?: string[];

@@ -69,7 +69,8 @@ export const egressCommands: Command[] = [
   {
     name: 'egress allow',
     usage: '<agent> <host[:port][/tcp] | preset>...',
-    summary: 'Let an agent reach hosts, such as registry.example:443, *.example.org or npm',
+    summary:
+      'Let an agent reach hosts, such as registry.example:8443, *.example.org or npm; without a port, on 80 and 443',
     positionals: anyNumber,
     run: (context, [agent, ...given]) =>
       change(context, agent!, (policy) => {
@@ -82,7 +83,7 @@ export const egressCommands: Command[] = [
   {
     name: 'egress deny',
     usage: '<agent> <host[:port] | preset>...',
-    summary: 'Keep an agent from hosts, whatever else is allowed',
+    summary: 'Keep an agent from hosts, whatever else is allowed; without a port, on every port',
     positionals: anyNumber,
     run: (context, [agent, ...given]) =>
       change(context, agent!, (policy) => {

@@ -1,6 +1,12 @@
 import { contains, parseAddress, type Address } from './address-ranges.ts';
 import { egressPresets } from './egress-presets.ts';
-import { matchesTarget, parseEgressRule, type EgressRule, type EgressTarget } from './egress-rules.ts';
+import {
+  matchesTarget,
+  parseDenyRule,
+  parseEgressRule,
+  type EgressRule,
+  type EgressTarget,
+} from './egress-rules.ts';
 
 export type { EgressTarget } from './egress-rules.ts';
 
@@ -79,7 +85,7 @@ export interface CompiledEgressPolicy {
 
 /** Rules that cannot be read are left out of `allow` and refuse everything in `deny`: they were checked when written. */
 export function compileEgressPolicy(policy: EgressPolicy): CompiledEgressPolicy {
-  const deny = policy.deny.map(parseEgressRule);
+  const deny = policy.deny.map(parseDenyRule);
   const allow = [...policy.allow, ...policy.presets.flatMap((name) => egressPresets[name]?.hosts ?? [])]
     .map(parseEgressRule)
     .filter((rule) => rule !== null);

@@ -10,7 +10,7 @@ export interface EgressTarget {
  * A line of an agent's egress policy, `<host>[:<port>][/tcp]`:
  * `registry.example` (ports 80 and 443), `registry.example:8443`, `registry.example:*`, `*.example.org` (every name
  * below it, not itself), `203.0.113.7:443`, `[2001:db8::7]:443`, `203.0.113.0/24`. `/tcp` lets bytes of any protocol pass
- * unread, also TLS without a name.
+ * unread, also TLS without a name. Among what is denied, a line without a port means every port.
  */
 export type EgressRule = EgressRulePart &
   (
@@ -32,14 +32,24 @@ const namePattern = new RegExp(`^(?=.{1,253}$)${label}(?:\\.${label})*$`);
 const addressRule = /^(\[[0-9a-f:.]{2,45}\]|[0-9.]{7,15})(\/\d{1,3})?(?::(\d{1,5}|\*))?$/;
 const nameRule = /^(\*\.)?([a-z0-9._-]+)(?::(\d{1,5}|\*))?$/;
 
-/** Null for what is none. */
-export function parseEgressRule(text: string): EgressRule | null {
+type Ports = EgressRule['ports'];
+
+/** A line of what is allowed; null for what is none. */
+export const parseEgressRule = (text: string): EgressRule | null => parseRule(text, webPorts);
+
+/**
+ * A line of what is denied; null for what is none. Whoever denies a host and names no port means the host: what it serves on
+ * another port is kept from the agent as well.
+ */
+export const parseDenyRule = (text: string): EgressRule | null => parseRule(text, 'all');
+
+function parseRule(text: string, unnamedPorts: Ports): EgressRule | null {
   if (text.length > maxRuleChars) return null;
   const isUnread = text.endsWith('/tcp');
   const rest = (isUnread ? text.slice(0, -4) : text).toLowerCase();
   const address = addressRule.exec(rest);
   const name = address ? null : nameRule.exec(rest);
-  const ports = readPorts((address ?? name)?.[3]);
+  const ports = readPorts((address ?? name)?.[3], unnamedPorts);
   if (ports === null) return null;
   if (address) {
     const bare = address[1]!.replace(/[[\]]/g, '');
@@ -54,8 +64,8 @@ export function parseEgressRule(text: string): EgressRule | null {
     : { kind: 'host', host, ports, isUnread };
 }
 
-function readPorts(text: string | undefined): readonly number[] | 'all' | null {
-  if (text === undefined) return webPorts;
+function readPorts(text: string | undefined, unnamedPorts: Ports): Ports | null {
+  if (text === undefined) return unnamedPorts;
   if (text === '*') return 'all';
   const port = Number(text);
   return port >= 1 && port <= 65_535 ? [port] : null;

@@ -1,7 +1,7 @@
 import { requireEdit } from '../domain/access.ts';
 import { egressRemedy, type EgressPolicy } from '../domain/egress-policy.ts';
 import { egressPresets } from '../domain/egress-presets.ts';
-import { parseEgressRule } from '../domain/egress-rules.ts';
+import { parseDenyRule, parseEgressRule } from '../domain/egress-rules.ts';
 import { DomainError, invalid, notFound, type ErrorDetail } from '../domain/errors.ts';
 import { limits } from '../domain/limits.ts';
 import type { Cursors } from '../domain/paging.ts';
@@ -96,11 +96,14 @@ export function createEgress(deps: EgressDependencies): EgressService & { policy
 /** Throws `invalid_request` with every rule that is none. */
 function checkPolicy(policy: EgressPolicy): void {
   const details: ErrorDetail[] = [];
-  for (const list of ['allow', 'deny'] as const) {
+  for (const [list, parse] of [
+    ['allow', parseEgressRule],
+    ['deny', parseDenyRule],
+  ] as const) {
     if (policy[list].length > limits.egressRules)
       throw invalid(list, `has more than ${limits.egressRules} rules.`);
     for (const [index, text] of policy[list].entries()) {
-      if (parseEgressRule(text) !== null) continue;
+      if (parse(text) !== null) continue;
       const message =
         'must be a rule such as registry.example, registry.example:8443, *.example.org:443, 203.0.113.7:443, ' +
         '[2001:db8::]/32 or db.example:5432/tcp; no URL.';

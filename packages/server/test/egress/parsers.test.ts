@@ -4,7 +4,13 @@ import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { createSecureContext, TLSSocket } from 'node:tls';
 import { parseAddress } from '../../src/domain/address-ranges.ts';
-import { matchesTarget, parseEgressRule, readHostName, readTarget } from '../../src/domain/egress-rules.ts';
+import {
+  matchesTarget,
+  parseDenyRule,
+  parseEgressRule,
+  readHostName,
+  readTarget,
+} from '../../src/domain/egress-rules.ts';
 import { egressPresets } from '../../src/domain/egress-presets.ts';
 import { readHosts } from '../../src/domain/hosts.ts';
 import { readFirstBytes } from '../../src/egress/client-hello.ts';
@@ -239,6 +245,24 @@ test('rules match their host and port, and no other', () => {
     for (const target of no) assert.ok(!matchesTarget(rule, readTarget(target, null)!), `${text} ${target}`);
   }
   assert.equal(parseEgressRule('a.example:22/tcp')!.isUnread, true);
+  // Where no port is named, what is denied is denied on all of them.
+  const denied: [rule: string, yes: string[], no: string[]][] = [
+    ['a.example', ['a.example:80', 'a.example:443', 'a.example:22', 'a.example:9443'], ['b.a.example:443']],
+    ['a.example/tcp', ['a.example:443', 'a.example:5432'], ['b.example:5432']],
+    ['a.example:8443', ['a.example:8443'], ['a.example:443', 'a.example:9443']],
+    ['a.example:*', ['a.example:1', 'a.example:65535'], ['b.example:1']],
+    ['*.a.example', ['b.a.example:443', 'b.a.example:8080'], ['a.example:443', 'a.example:8080']],
+    ['*.a.example:443', ['b.a.example:443'], ['b.a.example:8080']],
+    ['203.0.113.7', ['203.0.113.7:80', '[::ffff:203.0.113.7]:22'], ['203.0.113.8:80']],
+    ['203.0.113.0/24', ['203.0.113.255:22'], ['203.0.114.0:22', 'a.example:22']],
+    ['203.0.113.0/24:443', ['203.0.113.255:443'], ['203.0.113.255:22']],
+    ['[2001:db8::]/32', ['[2001:db8:1::1]:22'], ['[2001:db9::1]:22']],
+  ];
+  for (const [text, yes, no] of denied) {
+    const rule = parseDenyRule(text)!;
+    for (const target of yes) assert.ok(matchesTarget(rule, readTarget(target, null)!), `${text} ${target}`);
+    for (const target of no) assert.ok(!matchesTarget(rule, readTarget(target, null)!), `${text} ${target}`);
+  }
   for (const text of [
     '*',
     '*.',
@@ -255,6 +279,7 @@ test('rules match their host and port, and no other', () => {
     'a.b/udp',
   ]) {
     assert.equal(parseEgressRule(text), null, text);
+    assert.equal(parseDenyRule(text), null, text);
   }
 });
 

@@ -18,7 +18,8 @@ const allow = z.array(z.string().max(300)).describe(`Rules: ${ruleForm} At most 
 const deny = z
   .array(z.string().max(300))
   .describe(
-    `Rules of the same form. At most ${limits.egressRules}. Addresses hold for what names resolve to, too.`,
+    'Rules of the same form; one without a port means every port. ' +
+      `At most ${limits.egressRules}. Addresses hold for what names resolve to, too.`,
   );
 const presetLines = Object.entries(egressPresets).map(([name, { title }]) => `\`${name}\` (${title})`);
 const presets = z
