@@ -30,6 +30,11 @@ export class Acknowledgements {
     void turn.ended.finally(() => this.#ending.delete(turn.ended));
   }
 
+  /** The end of the last line that was handled. */
+  get handledEnd(): number {
+    return this.#handled;
+  }
+
   /** The line that ends there was handled. */
   handled(end: number): void {
     this.#handled = end;

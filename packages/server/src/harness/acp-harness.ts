@@ -178,10 +178,11 @@ export class AcpHarness implements HarnessConnection {
     const { runId, attempt } = request;
     // A launcher that has received the first byte after what was written so far has the whole line of the prompt.
     const promptEnd = this.#channel.written() + 1;
+    const toldBefore = this.#acknowledgements.handledEnd;
     const note: SessionNote = {
       conversationId: session.conversationId,
       sessionId: session.id,
-      turn: { runId, attempt, promptId: id, promptEnd, asked: {} },
+      turn: { runId, attempt, promptId: id, promptEnd, toldBefore, asked: {} },
     };
     const turn = new OpenTurn(this.#channel, note, request, []);
     turn.writeNote();
@@ -194,7 +195,9 @@ export class AcpHarness implements HarnessConnection {
     const { peer } = this.#channel;
     const session = this.#byId.get(note.sessionId)!;
     const answer = peer.expect(note.turn!.promptId);
-    const turn = new OpenTurn(this.#channel, note, request, request.tools, request.told);
+    // A turn of which nothing is on record yet knows of no position of its own.
+    const told = Math.max(request.told, note.turn!.toldBefore);
+    const turn = new OpenTurn(this.#channel, note, request, request.tools, told);
     for (const [requestId, rpcId] of Object.entries(note.turn!.asked)) {
       void request.onAskedBefore(requestId)?.then((answer) => turn.answered(requestId, rpcId, answer));
     }

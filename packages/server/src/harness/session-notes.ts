@@ -16,6 +16,11 @@ export interface SessionNote {
     promptId: number;
     /** A position in the prompt's line: a launcher that had received less never began it. */
     promptEnd: number;
+    /**
+     * The position up to which the harness had told when the prompt was written. What ends before it is of earlier turns of the
+     * session, and comes again where it was not acknowledged yet: it is none of this turn's.
+     */
+    toldBefore: number;
     /** Open questions: our id of each, and its JSON-RPC id. */
     asked: Record<string, string | number>;
   } | null;
@@ -39,7 +44,7 @@ function readNote(conversationId: string, value: Record<string, unknown>): Sessi
 }
 
 function readTurn(turn: Record<string, unknown>): SessionNote['turn'] {
-  const { runId, attempt, promptId, promptEnd, asked } = turn;
+  const { runId, attempt, promptId, promptEnd, toldBefore, asked } = turn;
   if (typeof runId !== 'string' || !isRecord(asked)) return null;
   if (!Number.isSafeInteger(attempt) || !Number.isSafeInteger(promptId) || !Number.isSafeInteger(promptEnd))
     return null;
@@ -52,6 +57,8 @@ function readTurn(turn: Record<string, unknown>): SessionNote['turn'] {
     attempt: attempt as number,
     promptId: promptId as number,
     promptEnd: promptEnd as number,
+    // Notes of earlier versions have none.
+    toldBefore: Number.isSafeInteger(toldBefore) ? (toldBefore as number) : 0,
     asked: Object.fromEntries(entries.slice(0, maxAsked)),
   };
 }
