@@ -11,6 +11,7 @@ import { openDatabase } from '../../src/store/database.ts';
 import { readConnection } from '../../src/store/embedded/server.ts';
 import { DeletedAgents, type Deletions } from './deleted-agents.ts';
 import { gauge } from './gauge.ts';
+import { checkAnswer, checkOwnTools, contentOf, isKept } from './kill-turns.ts';
 import { silentLog } from './log.ts';
 import {
   checkLog,
@@ -80,6 +81,10 @@ interface Sent {
 }
 
 const MAX_STRETCH = 16;
+/** Kills that come faster than turns end would fail most of them as lost, which proves less than an answer. */
+const MAX_ATTEMPTS = 10;
+/** Of the accepted, one in so many may be lost, after all of its attempts: as a rule none is. */
+const LOST_IN = 100;
 
 /** Mulberry32: the same seed gives the same turns and the same pauses before the kills. */
 export function random(seed: number): () => number {
@@ -90,17 +95,6 @@ export function random(seed: number): () => number {
     t = (t + Math.imul(t ^ (t >>> 7), t | 61)) ^ t;
     return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
   };
-}
-
-/** Writes a marker into the workspace, and says so only when that went well: in words that the command itself does not hold. */
-const keep = (marker: string) => `echo ${marker} >> done.txt && echo ke""pt-${marker}`;
-const isKept = (event: LoggedEvent, marker: string) => JSON.stringify(event.data).includes(`kept-${marker}`);
-
-function contentOf(draw: number, marker: string): string {
-  if (draw < 0.3) return `say: ${marker} and some more words to stream`;
-  if (draw < 0.5) return `slow: ${Math.floor(draw * 40)} 25`;
-  if (draw < 0.8) return `run: ${keep(marker)}; sleep 0.2; echo ${marker}`;
-  return `run: ${keep(marker)}\nrun: sleep 0.3; wc -l < done.txt\nrun: echo ${marker}`;
 }
 
 /**
@@ -121,9 +115,8 @@ export async function killRounds(plan: KillPlan): Promise<KillReport> {
       BERTH_WARM_SANDBOXES: String(WARM),
       BERTH_DRAIN_SECONDS: '0',
       BERTH_RATE_LIMIT: '100000/60',
-      // Kills that come faster than turns end would fail most of them as lost, which proves less than an answer.
-      BERTH_RUN_MAX_ATTEMPTS: '10',
       ...plan.env,
+      BERTH_RUN_MAX_ATTEMPTS: String(MAX_ATTEMPTS),
     },
   });
   const shop = await workshop(service);
@@ -223,6 +216,7 @@ async function rounds(
       ...(kinds.includes('inside') ? ['harness_exit'] : []),
       ...(kinds.includes('volume') ? ['sandbox_disk_full'] : []),
     ],
+    kinds.some((kind) => kind === 'inside' || kind === 'volume' || kind === 'disk'),
   );
   const kept = await checkMarkers(service, agents, sent, kinds.includes('inside'));
   await until('no sandbox has leaked', async () => (await gauge(service, 'berth_sandboxes_leaked')) === 0);
@@ -276,6 +270,7 @@ async function checkAll(
   conversationIds: string[],
   viewers: Map<string, Viewer>,
   mayFailAs: string[],
+  mayFail: boolean,
 ): Promise<Omit<KillReport, 'kept' | 'resent' | 'struck' | 'deletions'>> {
   const report = {
     accepted: sent.length,
@@ -309,23 +304,36 @@ async function checkAll(
       const retries = own.filter((event) => event.type === 'run.retrying');
       if (retries.length > 0) report.retried += 1;
       for (const { data } of retries) count(data.reason);
+      checkOwnTools(content, own);
+      // What an orderly stop has ended is tried again however often that happens.
+      const counted = retries.filter(({ data }) => !data.reason.startsWith('The service was stopped;'));
+      const attempts = retries.length + 1;
       if (end.type !== 'run.completed') {
-        const code = end.data.error?.code;
+        const { code, error } = end.data.error ?? {};
         assert.ok(mayFailAs.includes(code), `${content}: ${JSON.stringify(end)}`);
+        // A harness that was ended from outside is as little to blame as one whose service was lost.
+        if (code === 'lost' || / was ended by /.test(error)) {
+          const last = `its last event is ${JSON.stringify(end)}`;
+          assert.ok(
+            counted.length + 1 >= MAX_ATTEMPTS,
+            `${content} was given up after ${counted.length + 1} of ${MAX_ATTEMPTS} attempts; ${last}`,
+          );
+        }
         report[code === 'lost' ? 'lost' : 'harnessExits'] += 1;
-        count(`${code}: ${end.data.error?.error}`);
+        count(`${code}: ${error}`);
         continue;
       }
       report.completed += 1;
       const answer = own.find(
         (event) => event.type === 'message.created' && event.data.role === 'assistant',
       )!;
-      const slow = /^slow: (\d+)/.exec(content)?.[1];
-      const expected = slow ? `${slow} ` : marker;
-      if (mayFailAs.includes('harness_exit') && content.startsWith('run:')) continue;
-      assert.ok(answer.data.content.includes(expected), `${content} -> ${answer.data.content}`);
+      checkAnswer(content, marker, answer.data.content, { mayFail, attempts });
     }
   }
+  assert.ok(
+    report.lost * LOST_IN <= report.accepted,
+    `of ${report.accepted} accepted, ${report.lost} ended as lost; one in ${LOST_IN} may`,
+  );
   return report;
 }
 
