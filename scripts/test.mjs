@@ -1,8 +1,9 @@
 // Runs the checks and the tests. `--faults` runs the long fault tests instead. Other arguments are file filters.
 import { spawn } from 'node:child_process';
-import { globSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 
@@ -49,7 +50,7 @@ for (const signal of ['SIGINT', 'SIGTERM'])
     for (const child of running) child.kill(signal);
   });
 
-/** Resolves with how it ended and all that it wrote to standard output. */
+/** Resolves with how it ended, its pid and all that it wrote to standard output. */
 function run(args) {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, args, { cwd: root, env, stdio: ['ignore', 'pipe', 'inherit'] });
@@ -58,7 +59,7 @@ function run(args) {
     child.stdout.setEncoding('utf8').on('data', (piece) => (text += piece));
     child.on('close', (code, signal) => {
       running.delete(child);
-      resolve({ isGood: code === 0, end: signal ?? `code ${code}`, text });
+      resolve({ isGood: code === 0, end: signal ?? `code ${code}`, pid: child.pid, text });
     });
   });
 }
@@ -87,13 +88,34 @@ function count(shown) {
   return reason !== undefined;
 }
 
+/** The folders that tests have made which passed, and the group of each. */
+const made = new Map();
+
+function noteFolders(group, pid) {
+  const list = join(shared, `folders-${pid}`);
+  if (!existsSync(list)) return;
+  for (const folder of readFileSync(list, 'utf8').trim().split('\n')) made.set(folder, groupOf(group[0]));
+}
+
+/** Every test removes the folders that it made: what one leaves stays on the machine for ever. */
+async function checkFolders() {
+  const left = () => [...made].filter(([folder]) => existsSync(folder));
+  // A database is stopped and removed by a process of its own, once that of its tests has ended.
+  for (const end = Date.now() + 20_000; left().length > 0 && Date.now() < end;) await delay(100);
+  for (const [folder, group] of left()) {
+    failed += 1;
+    failures.add(`${group} left ${folder}: whichever test made it must remove it`);
+  }
+}
+
 async function runGroup(group) {
   const startedMs = Date.now();
   // No option of V8 is among them: with one Node compiles its own code anew in every process, and the services and
   // commands that the tests start could not use what a test process has compiled.
-  const { isGood, end, text } = await run([
+  const { isGood, end, pid, text } = await run([
     '--import=./packages/server/src/near-modules.mjs',
     '--import=./packages/server/test/support/small-heap.mjs',
+    '--import=./packages/server/test/support/made-folders.mjs',
     '--test',
     '--test-isolation=none',
     `--test-timeout=${limitMs}`,
@@ -104,7 +126,7 @@ async function runGroup(group) {
   const seconds = ((Date.now() - startedMs) / 1000).toFixed(0);
   process.stdout.write(`\n${groupOf(group[0])} (${seconds} s)\n${text}`);
   const isExplained = count(text);
-  if (isGood) return;
+  if (isGood) return noteFolders(group, pid);
   failed += 1;
   // It was ended from outside, for want of memory for example, or by what no test has waited for.
   if (!isExplained) failures.add(`${groupOf(group[0])} ended with ${end}, and no test of it says why`);
@@ -129,6 +151,7 @@ await Promise.all(
     for (let next = queue.shift(); next; next = queue.shift()) await next();
   }),
 );
+await checkFolders();
 
 if (totals.pass === 0) failed += 1;
 for (const reason of reasons) process.stdout.write(`\n${reason.slice(0, 20_000)}\n`);

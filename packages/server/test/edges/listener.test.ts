@@ -297,7 +297,7 @@ test('closing lets a request under way finish and takes no new one', async () =>
   assert.equal((await reply).status, 200);
   await inTime('it has closed, and no idle connection is waited for', closed);
   await assert.rejects(fetch(`${address}/healthz`));
-  await other.resources.close();
+  await other.close();
 });
 
 test('a connection that is taken over while the listener closes does not hold it', async () => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { DockerDriver } from '../../src/sandbox/docker/driver.ts';
 import { silentLog } from '../support/log.ts';
@@ -41,4 +42,7 @@ test('without an engine the driver is unusable, says how to start one, and prove
     /no socket \/no\/such\/engine\.sock.*podman system service.*BERTH_DOCKER_SOCKET/,
   );
   await assert.rejects(fx.driver.isolation(), /did not start/);
+  // Without an engine nobody can be asked what runs, as `fx.close` does; nothing does.
+  await fx.driver.close();
+  rmSync(fx.folder, { recursive: true, force: true });
 });

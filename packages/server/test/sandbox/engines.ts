@@ -4,17 +4,16 @@ import {
   chmodSync,
   constants,
   createReadStream,
-  existsSync,
   mkdtempSync,
   readFileSync,
   rmSync,
-  statSync,
   writeFileSync,
 } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { until } from '../support/until.ts';
+import { rootfs } from './rootfs.ts';
 
 export const IMAGE = 'berth-test:1';
 export type EngineName = 'docker' | 'podman';
@@ -83,7 +82,7 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
       return (await ask(socket, 'GET', '/v1.41/version').catch(() => 0)) === 200;
     });
     const query = 'fromSrc=-&repo=docker.io/library/berth-test';
-    await ask(socket, 'POST', `/v1.41/images/create?${query}`, rootfs());
+    await ask(socket, 'POST', `/v1.41/images/create?${query}`, rootfs(tmpdir()));
     // Podman takes no tag while importing.
     const from = 'docker.io/library/berth-test:latest';
     await ask(socket, 'POST', `/v1.41/images/${from}/tag?repo=docker.io/library/berth-test&tag=1`);
@@ -125,19 +124,6 @@ function startPodman(folder: string, socket: string, runsc: string): ChildProces
     env: { PATH: folders.join(':'), CONTAINERS_CONF: engine, CONTAINERS_STORAGE_CONF: storage, HOME: folder },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-}
-
-/** Made once for this machine and these programs, and kept in the folder for temporary files. */
-function rootfs(): string {
-  const script = join(import.meta.dirname, 'rootfs.sh');
-  const stamp = [script, '/bin/sh', process.execPath]
-    .map((path) => Math.floor(statSync(path).mtimeMs))
-    .join('-');
-  const file = join(tmpdir(), `berth-test-rootfs-${stamp}.tar`);
-  if (existsSync(file)) return file;
-  const made = spawnSync('/bin/sh', [script, file, process.execPath], { encoding: 'utf8' });
-  if (made.status !== 0) throw new Error(`The root directory could not be made: ${made.stderr}`);
-  return file;
 }
 
 /** Resolves with the status once the answer has ended. */
