@@ -224,6 +224,7 @@ export class AcpHarness implements HarnessConnection {
       excess.reject(new HarnessError('harness_error', `${why} The turn was ended.`));
     };
     const cancelled = cancelDeadline(signal, cancel);
+    let isGone = false;
     try {
       const result = await Promise.race([answer, cancelled.tooLate, excess.promise]);
       if (result === null) {
@@ -234,10 +235,11 @@ export class AcpHarness implements HarnessConnection {
       return signal.aborted ? { outcome: 'cancelled' } : turnResult(result);
     } catch (error) {
       answer.catch(() => undefined);
+      isGone = error instanceof HarnessError && error.code === 'harness_exit';
       throw error;
     } finally {
       cancelled.clear();
-      turn.end();
+      turn.end(!isGone);
       session.turn = null;
       this.#acknowledgements.end(turn.request);
       this.#evict(session);

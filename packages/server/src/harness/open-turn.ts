@@ -77,8 +77,12 @@ export class OpenTurn {
     this.writeNote();
   }
 
-  end(): void {
-    this.#updates.end();
+  /**
+   * `isThere`: the harness lives on. What it began and did not finish in its turn has failed; of what was under way in one that is
+   * gone nobody knows the end, and whoever keeps the log says so.
+   */
+  end(isThere: boolean): void {
+    if (isThere) this.#updates.end();
     this.#note.turn = null;
     this.#asking.clear();
   }

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { TurnRequest } from '../../src/domain/ports/harness.ts';
+import type { HarnessUpdate, TurnRequest } from '../../src/domain/ports/harness.ts';
 import { AcpHarness } from '../../src/harness/acp-harness.ts';
 import type { Channel, LinePlace } from '../../src/harness/channel.ts';
+import { HarnessError } from '../../src/harness/harness-error.ts';
 import { RpcPeer } from '../../src/harness/rpc-peer.ts';
 
 const capabilities = {
@@ -45,26 +46,31 @@ function talk() {
     peer.line(text);
     channel.onLine(end);
   };
-  return { channel, notes, asked, hear };
+  const askedFor = async (method: string) => {
+    // The next turns of the event loop bring it; nothing else is waited for.
+    while (asked.at(-1)?.method !== method) await new Promise((resolve) => setImmediate(resolve));
+    return asked.pop()!.id;
+  };
+  return { channel, notes, askedFor, hear };
 }
 
+const tells = (update: object) =>
+  JSON.stringify({ jsonrpc: '2.0', method: 'session/update', params: { sessionId: 's1', update } });
 const says = (text: string) =>
-  JSON.stringify({
-    jsonrpc: '2.0',
-    method: 'session/update',
-    params: {
-      sessionId: 's1',
-      update: { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text } },
-    },
-  });
+  tells({ sessionUpdate: 'agent_message_chunk', content: { type: 'text', text } });
 const answers = (id: number, result: object) => JSON.stringify({ jsonrpc: '2.0', id, result });
+
+function said(update: HarnessUpdate): string {
+  if (update.kind === 'text') return update.text;
+  return update.kind === 'tool' ? `${update.phase} ${update.status}` : update.kind;
+}
 
 function turnOf(runId: string, taken: string[]) {
   return {
     runId,
     attempt: 1,
     conversationId: 'c1',
-    onUpdate: (update) => void taken.push(update.kind === 'text' ? update.text : update.kind),
+    onUpdate: (update) => void taken.push(said(update)),
     onTold: () => undefined,
     onQuestion: () => assert.fail('no question is put'),
     onRecord: async () => undefined,
@@ -85,11 +91,7 @@ test('A turn that the next process takes up gets nothing of an earlier turn of i
     kept.push(text);
     first.hear(text);
   };
-  const askedFor = async (method: string) => {
-    // The next turns of the event loop bring it; nothing else is waited for.
-    while (first.asked.at(-1)?.method !== method) await new Promise((resolve) => setImmediate(resolve));
-    return first.asked.pop()!.id;
-  };
+  const { askedFor } = first;
   const one = harness.prompt({ ...turnOf('r1', said), ...prompted });
   hear(answers(await askedFor('session/new'), { sessionId: 's1' }));
   const onePrompt = await askedFor('session/prompt');
@@ -114,4 +116,20 @@ test('A turn that the next process takes up gets nothing of an earlier turn of i
   second.hear(answers(twoPrompt, { stopReason: 'end_turn' }));
   assert.deepEqual(await resumed, { outcome: 'completed' });
   assert.deepEqual(taken, ['that of the second']);
+});
+
+test('A call of a tool that was under way is told as failed by a harness that ends its turn, and not by one that is gone', async () => {
+  for (const isGone of [false, true]) {
+    const { channel, askedFor, hear } = talk();
+    const harness = new AcpHarness(channel, capabilities, '/workspace');
+    const taken: string[] = [];
+    const turn = harness.prompt({ ...turnOf('r1', taken), ...prompted });
+    hear(answers(await askedFor('session/new'), { sessionId: 's1' }));
+    const prompt = await askedFor('session/prompt');
+    hear(tells({ sessionUpdate: 'tool_call', toolCallId: 't1', title: 'run', status: 'in_progress' }));
+    if (isGone) channel.fail(new HarnessError('harness_exit', 'The harness ended.'));
+    else hear(answers(prompt, { stopReason: 'end_turn' }));
+    assert.equal((await turn).outcome, isGone ? 'failed' : 'completed');
+    assert.deepEqual(taken, isGone ? ['started running'] : ['started running', 'finished failed']);
+  }
 });
