@@ -28,10 +28,15 @@ export class TrialFolders {
     return folder;
   }
 
-  /** Throws when one cannot be removed. */
+  /** Throws when one cannot be removed, and removes the others all the same. */
   remove(): void {
-    for (const folder of this.#made.splice(0))
+    const folder = this.#made.pop();
+    if (folder === undefined) return;
+    try {
       rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    } finally {
+      this.remove();
+    }
   }
 }
 
