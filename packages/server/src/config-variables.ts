@@ -140,6 +140,11 @@ export const vars = {
     '2048',
     'Disk of an agent (workspace and home) in MiB, 16 to 1048576.',
   ),
+  sandboxDiskWrites: declare(
+    'BERTH_SANDBOX_DISK_WRITE_MB',
+    '64',
+    'MiB that an agent may write to a disk of its own in a second, 1 to 65536, or 0: as much as the disk of the host takes.',
+  ),
   diskMode: declare(
     'BERTH_DISK_MODE',
     'auto',

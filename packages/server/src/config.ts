@@ -65,6 +65,8 @@ export interface Config {
     pids: number;
     diskMb: number;
     diskMode: 'auto' | 'image' | 'watch';
+    /** MiB a second; 0 for as much as the disk takes. */
+    diskWriteMb: number;
     idleSeconds: number;
     /** After so long without use a sandbox is frozen; 0 = never. */
     freezeAfterSeconds: number;
@@ -180,6 +182,7 @@ export function readConfig(env: Env): Config {
       pids: number('BERTH_SANDBOX_PIDS', vars.sandboxPids(env), 256, 32, 32_768),
       diskMb: number('BERTH_SANDBOX_DISK_MB', vars.sandboxDisk(env), 2048, 16, 1_048_576),
       diskMode: diskMode(env, driver, databaseUrl),
+      diskWriteMb: number('BERTH_SANDBOX_DISK_WRITE_MB', vars.sandboxDiskWrites(env), 64, 0, 65_536),
       freezeAfterSeconds: number('BERTH_FREEZE_AFTER_SECONDS', vars.freezeAfter(env), 30, 0, 86_400),
       idleSeconds: number('BERTH_SANDBOX_IDLE_SECONDS', vars.sandboxIdle(env), 300, 1, 86_400),
       warm: number('BERTH_WARM_SANDBOXES', vars.sandboxWarm(env), 1, 0, 1_000),

@@ -19,6 +19,7 @@ export function openSandboxDriver(config: Config, log: Log): SandboxDriver {
           mode: config.sandbox.diskMode,
           imagesDir: config.paths.disks,
           bytes: config.sandbox.diskMb * 1024 * 1024,
+          bytesPerSecond: config.sandbox.diskWriteMb * 1024 * 1024,
         },
       });
     case 'process':

@@ -37,6 +37,7 @@ const bad: Record<string, string[]> = {
   BERTH_SANDBOX_PIDS: ['31', '32769'],
   BERTH_SANDBOX_DISK_MB: ['15', '1048577'],
   BERTH_DISK_MODE: ['hard', 'Image'],
+  BERTH_SANDBOX_DISK_WRITE_MB: ['-1', '8.5', '65537'],
   BERTH_SNAPSHOT_MIN_FREE_MB: ['-1', '1.5', '1048577', 'x'],
   BERTH_SANDBOX_IDLE_SECONDS: ['0', '86401'],
   BERTH_FREEZE_AFTER_SECONDS: ['-1', '86401'],

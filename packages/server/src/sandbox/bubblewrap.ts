@@ -298,6 +298,7 @@ export class BubblewrapDriver implements SandboxDriver {
       id,
       volumeDir,
       quota: volume.quota,
+      pace: volume.pace(),
       hostDir: volume.hostDir,
       isBroken: () => volume.isBroken(),
       pids: () => sandbox.pids(),
@@ -349,6 +350,7 @@ export class BubblewrapDriver implements SandboxDriver {
   async close(): Promise<void> {
     const attached = [...this.running.values()].filter((sandbox) => sandbox.logFile === null);
     await Promise.all([...attached, ...this.blanks.values()].map((sandbox) => sandbox.kill()));
+    this.disks.close();
     this.helper.close();
     await this.volumes.close([...this.inUse.values()].map(({ volumeDir }) => volumeDir));
     this.sampler.close();

@@ -2,6 +2,7 @@ import type { Log } from '../domain/log.ts';
 import { missingForImages, tryImage, type ImageTrial } from './disk/image-probe.ts';
 import type { BlankDiskOptions } from './disk/blank-disk.ts';
 import { DiskImages } from './disk/images.ts';
+import { diskPace, type DiskPace } from './disk/pace.ts';
 import { quotaFor, type Quota } from './disk/quota.ts';
 import { realFolder, realVolume } from './disk/real-folder.ts';
 import { clearStaged, prepareVolume, removeVolume, type SandboxUser } from './volume.ts';
@@ -27,6 +28,8 @@ export interface DiskOptions {
   imagesDir: string;
   /** The size of volumes that are used before a sandbox with another limit starts. */
   bytes: number;
+  /** What an agent may write to an image in a second; absent or 0: as much as the disk takes. */
+  bytesPerSecond?: number;
 }
 
 /** A volume as a sandbox is about to use it. */
@@ -35,6 +38,8 @@ export interface OpenVolume {
   fileBytes: number;
   /** What has to be watched; null where the kernel holds the limit. */
   quota: Quota | null;
+  /** What is written to it in a second; null where that is as it comes. Whoever asks for it closes it. */
+  pace(): DiskPace | null;
   /** A folder on the file system of the host that the volume takes its space from. */
   hostDir: string;
   /** Whether a program that ends now may have ended because of that. */
@@ -47,6 +52,7 @@ export interface OpenVolume {
 export class Volumes {
   private readonly mode: DiskMode;
   private readonly bytes: number;
+  private readonly bytesPerSecond: number;
   private readonly log: Log;
   private readonly images: DiskImages;
   private readonly queues = new Map<string, Promise<unknown>>();
@@ -54,7 +60,12 @@ export class Volumes {
   private hasTold = false;
   private expected: Promise<void> | null = null;
 
-  constructor({ mode, imagesDir, bytes }: DiskOptions, log: Log, blanks: BlankDiskOptions | null = null) {
+  constructor(
+    { mode, imagesDir, bytes, bytesPerSecond = 0 }: DiskOptions,
+    log: Log,
+    blanks: BlankDiskOptions | null = null,
+  ) {
+    this.bytesPerSecond = bytesPerSecond;
     this.mode = mode;
     this.bytes = bytes;
     this.log = log;
@@ -85,6 +96,10 @@ export class Volumes {
       release?.();
     }
     if (!(await this.trial()).isDirect) notes.push(NOT_DIRECT);
+    if (this.bytesPerSecond > 0)
+      notes.push(
+        `An agent may write ${this.bytesPerSecond / 1024 / 1024} MiB a second to it; one that writes more stands still for a while, where sandboxes can be frozen.`,
+      );
     return { isHard: true, problems: [], notes };
   }
 
@@ -216,6 +231,7 @@ export class Volumes {
       quota,
       fileBytes: quota.fileBytes,
       hostDir: volumeDir,
+      pace: () => null,
       isFull: () => false,
       isBroken: () => false,
     };
@@ -228,6 +244,8 @@ export class Volumes {
       quota,
       fileBytes: quota?.fileBytes ?? limitBytes,
       hostDir: this.images.folder,
+      // One that is watched stands still for that.
+      pace: () => (quota ? null : diskPace(volumeDir, this.bytesPerSecond)),
       isFull: () => this.images.isFull(volumeDir),
       isBroken: () => this.images.isBroken(volumeDir),
     };

@@ -24,6 +24,7 @@ test('a sandbox is measured five times a second at most for what others write, a
     hostDir: folder,
     // It has no process, and so wrote nothing.
     pids: () => [],
+    pace: null,
     isBroken: () => false,
     end: () => (hasEnded = true),
     hold: async () => assert.fail('it wrote nothing, and stands still'),

@@ -1,6 +1,7 @@
 import { statfsSync } from 'node:fs';
 import type { Log } from '../../domain/log.ts';
 import { deletedBytes, measure, writtenBytes, type Unit } from './measure.ts';
+import type { DiskPace } from './pace.ts';
 import { foldersOf, markFull, type Quota } from './quota.ts';
 import { Slices } from './slices.ts';
 
@@ -21,6 +22,8 @@ export interface WatchedSandbox {
   volumeDir: string;
   /** Null: the kernel holds it to its limit, and only the disk of the host is looked after. */
   quota: Quota | null;
+  /** What it may write in a second; null where that is as it comes. */
+  pace: DiskPace | null;
   /** Where the space that it takes is missing. */
   hostDir: string;
   /** Host pids of its processes. */
@@ -57,6 +60,8 @@ interface Entry {
   tookMs: number;
   /** Whether it had written most by itself, and stood still. */
   wasHeld: boolean;
+  /** While it stands still for what it has written. */
+  rest: NodeJS.Timeout | null;
 }
 
 /**
@@ -97,13 +102,16 @@ export class DiskWatch {
       measuredMs: 0,
       tookMs: 0,
       wasHeld: true,
+      rest: null,
     };
     this.entries.set(sandbox.id, entry);
     this.timer ??= setInterval(() => this.tick(), TICK_MS).unref();
   }
 
   remove(id: string): void {
+    const entry = this.entries.get(id);
     this.entries.delete(id);
+    if (entry) letGo(entry);
     if (this.entries.size > 0 || !this.timer) return;
     clearInterval(this.timer);
     this.timer = null;
@@ -122,6 +130,7 @@ export class DiskWatch {
         const host = freeOf(entry.sandbox.hostDir);
         isLow ||= host.bytes < host.reserveBytes && host.bytes < entry.lastFreeBytes;
         entry.lastFreeBytes = host.bytes;
+        keepPace(entry);
         if (entry.gauges.length === 0) continue;
         const free = freeOf(entry.sandbox.volumeDir);
         for (const gauge of entry.gauges) note(gauge, free[gauge.unit]);
@@ -224,6 +233,30 @@ export class DiskWatch {
       }),
     );
   }
+
+  /** What lives on without its service must not stand still. */
+  close(): void {
+    for (const id of this.entries.keys()) this.remove(id);
+  }
+}
+
+function letGo({ sandbox, rest }: Entry): void {
+  sandbox.pace?.close();
+  if (!rest) return;
+  clearTimeout(rest);
+  sandbox.release();
+}
+
+/** Lets it stand still as long as it has written ahead. */
+function keepPace(entry: Entry): void {
+  const { sandbox } = entry;
+  const restMs = sandbox.pace?.look() ?? 0;
+  if (restMs === 0 || entry.rest) return;
+  void sandbox.hold();
+  entry.rest = setTimeout(() => {
+    entry.rest = null;
+    sandbox.release();
+  }, restMs).unref();
 }
 
 interface Free {

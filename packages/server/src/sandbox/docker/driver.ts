@@ -247,6 +247,7 @@ export class DockerDriver implements SandboxDriver {
       volumeDir,
       quota,
       hostDir: volumeDir,
+      pace: null,
       isBroken: () => false,
       pids: () => sandbox.pids(),
       end: () => void sandbox.end('disk_full'),
