@@ -4,6 +4,7 @@ import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, statSync } fr
 import { chmod, chown, lstat, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { deed } from '../domain/deeds.ts';
+import { logFileIn } from './output-log.ts';
 import { started } from './started.ts';
 import { volumeSwap } from './volume-swap.ts';
 
@@ -35,16 +36,22 @@ function isOwn(folder: string, user: SandboxUser): boolean {
   return user === null || (stat.uid === user.uid && stat.gid === user.gid);
 }
 
-/** Lets the sandbox's user, and nobody else, enter the folder and connect to the sockets that are in it. */
+/**
+ * Lets the sandbox's user, and nobody else, enter the folder, connect to the sockets that are in it and read its files,
+ * except for the log of its output: that of an earlier one, or of one that is waiting in the pool, is there already.
+ */
 export function prepareRunDir(runDir: string, user: SandboxUser): void {
   mkdirSync(runDir, { recursive: true, mode: 0o700 });
   if (!user) return;
   chownSync(runDir, 0, user.gid);
   chmodSync(runDir, 0o750);
+  const logFile = logFileIn(runDir);
   for (const entry of readdirSync(runDir, { withFileTypes: true })) {
     // The folder keeps others out. Connecting to a socket takes the right to write to it.
-    if (entry.isSocket()) chmodSync(join(runDir, entry.name), 0o666);
-    else if (entry.isFile()) chmodSync(join(runDir, entry.name), 0o644);
+    const path = join(runDir, entry.name);
+    if (entry.isSocket()) chmodSync(path, 0o666);
+    else if (path === logFile) chmodSync(path, 0o600);
+    else if (entry.isFile()) chmodSync(path, 0o644);
   }
 }
 

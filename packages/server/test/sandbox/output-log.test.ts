@@ -1,7 +1,19 @@
 import assert from 'node:assert/strict';
-import { appendFileSync, closeSync, mkdtempSync, readFileSync, rmSync, statSync, writeSync } from 'node:fs';
+import {
+  appendFileSync,
+  chmodSync,
+  closeSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { cutLog, logFileIn, openLog } from '../../src/sandbox/output-log.ts';
+import { prepareRunDir } from '../../src/sandbox/volume.ts';
 
 const folder = mkdtempSync('/tmp/berth-l-');
 after(() => rmSync(folder, { recursive: true }));
@@ -23,5 +35,25 @@ test('a log that has grown too large keeps its tail, and its writer goes on behi
     assert.equal(text.length, MIB / 4 + 'one more\n'.length);
   } finally {
     closeSync(fd);
+  }
+});
+
+const noRoot = process.getuid?.() === 0 ? false : 'without root the sandbox runs as the service itself';
+
+test('a log that is there when a sandbox is made ready stays closed to it', { skip: noRoot }, () => {
+  const runDir = mkdtempSync('/tmp/berth-l-');
+  try {
+    const other = join(runDir, 'names.json');
+    writeFileSync(other, '{}', { mode: 0o600 });
+    closeSync(openLog(logFileIn(runDir)));
+    const modes = () => [logFileIn(runDir), other].map((file) => statSync(file).mode & 0o777);
+    prepareRunDir(runDir, { uid: 200_001, gid: 200_001 });
+    assert.deepEqual(modes(), [0o600, 0o644]);
+    // As services before this one have left it.
+    chmodSync(logFileIn(runDir), 0o644);
+    prepareRunDir(runDir, { uid: 200_001, gid: 200_001 });
+    assert.deepEqual(modes(), [0o600, 0o644]);
+  } finally {
+    rmSync(runDir, { recursive: true });
   }
 });
