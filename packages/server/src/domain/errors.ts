@@ -20,6 +20,8 @@ export type ErrorCode =
   | 'conflict'
   | 'conversation_busy'
   | 'idempotency_in_progress'
+  /** The work of the key was broken off, may have begun, and is not the kind that can be done again. */
+  | 'idempotency_interrupted'
   | 'idempotency_key_reused'
   /** The stored answer held a secret that is none any more, and was forgotten with it. */
   | 'secret_withdrawn'

@@ -24,6 +24,8 @@ const texts: Record<ErrorCode, string> = {
   conflict: 'The resource is not in a state that allows this.',
   conversation_busy: 'A run of this conversation is under way.',
   idempotency_in_progress: 'A request with this Idempotency-Key is still being worked on; try again shortly.',
+  idempotency_interrupted:
+    'The work of this Idempotency-Key was broken off: it may have begun, and is not done again. Look what became of it before you send it with another key.',
   idempotency_key_reused: 'This Idempotency-Key was used for another request; use a new one.',
   secret_withdrawn:
     'The first answer to this Idempotency-Key held a secret that has been revoked, replaced or deleted since; it is no longer kept. Use a new key to make another.',
@@ -135,7 +137,8 @@ export function errorsOf(route: Route): Record<string, { $ref: string }> {
   if (route.path.includes('{')) codes.push('not_found');
   if (takesBody(route)) codes.push('body_too_large', 'unsupported_media_type');
   if (route.rawBody) codes.push('body_too_large', 'unsupported_media_type');
-  if (route.method === 'post') codes.push('idempotency_in_progress', 'idempotency_key_reused');
+  if (route.method === 'post')
+    codes.push('idempotency_in_progress', 'idempotency_interrupted', 'idempotency_key_reused');
   if (route.showsSecret) codes.push('secret_withdrawn');
   const statuses = [...new Set(codes.map((code) => statusOf[code]))].sort((a, b) => a - b);
   return Object.fromEntries(

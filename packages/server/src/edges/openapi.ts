@@ -78,7 +78,7 @@ const tagTexts: Record<Tag, string> = {
   Limits: 'What the key may still do.',
 };
 
-const intro = `Send an API key with each request: \`Authorization: Bearer svc_live_…\`. Bodies are JSON in UTF-8, at most ${limits.bodyBytes} bytes; unknown fields in a request are refused, and unknown fields in an answer are to be ignored, since more may be added. Lists are newest first: \`limit\` (1 to ${limits.pageMax}, default ${limits.pageDefault}) and \`cursor\`. Each POST takes an \`Idempotency-Key\`: the same request again within ${limits.idempotencyHours} hours gets the first answer again. Times are ISO 8601 in UTC, money is a decimal text in US dollars.`;
+const intro = `Send an API key with each request: \`Authorization: Bearer svc_live_…\`. Bodies are JSON in UTF-8, at most ${limits.bodyBytes} bytes; unknown fields in a request are refused, and unknown fields in an answer are to be ignored, since more may be added. Lists are newest first: \`limit\` (1 to ${limits.pageMax}, default ${limits.pageDefault}) and \`cursor\`. Each POST takes an \`Idempotency-Key\`: the same request again within ${limits.idempotencyHours} hours gets the first answer again. Where the service was killed in the middle of what cannot be undone, it gets 409 \`idempotency_interrupted\`, and nothing is done again. Times are ISO 8601 in UTC, money is a decimal text in US dollars.`;
 
 /** The OpenAPI 3.1 document of all routes, made from what they check by. */
 export function buildOpenapi(baseUrl: string): OpenApi {

@@ -381,6 +381,8 @@ export interface StoredAnswer {
 export interface OnceWork {
   /** It waits for something outside the database, so that no transaction may stay open meanwhile. */
   lease: boolean;
+  /** With `lease`: done twice it is as done once, so that it is begun anew when it was broken off. */
+  repeatable?: boolean;
   run(): Promise<StoredAnswer>;
   /** The answer to keep when `run` has thrown; null = nothing is kept, and a repeated request tries anew. */
   refusal(error: unknown): StoredAnswer | null;
@@ -391,6 +393,7 @@ export interface IdempotencyService {
    * Runs `work` once per key and request: in one transaction with its record, so that both are kept or neither is; or,
    * with `lease`, after its key was taken, for as long as this process lives.
    * Throws `idempotency_key_reused` (another request), `idempotency_in_progress` (still running),
+   * `idempotency_interrupted` (its process died, or could not keep the answer, and it is not `repeatable`),
    * `secret_withdrawn` (the answer was forgotten with the secret in it).
    */
   once(

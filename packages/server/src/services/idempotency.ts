@@ -28,13 +28,23 @@ export function createIdempotency(deps: IdempotencyDependencies): Idempotency {
   const { db, store, box } = deps;
 
   /** The stored answer; null when there is none and the work may be done. Call it under the lock. */
-  function replay(p: Principal, key: string, hash: string, kept: KeptRequest | null): Once | null {
-    if (!kept || kept.abandoned) return null;
+  function replay(
+    p: Principal,
+    key: string,
+    hash: string,
+    work: OnceWork,
+    kept: KeptRequest | null,
+  ): Once | null {
+    if (!kept) return null;
     if (kept.requestHash !== hash) {
       throw new DomainError(
         'idempotency_key_reused',
         'This Idempotency-Key was used for another request; use a new one.',
       );
+    }
+    if (kept.abandoned) {
+      if (work.lease && work.repeatable) return null;
+      throw interrupted();
     }
     if (kept.withdrawn) throw withdrawn();
     if (!kept.answer) throw inProgress();
@@ -71,7 +81,7 @@ export function createIdempotency(deps: IdempotencyDependencies): Idempotency {
     let began = false;
     try {
       return await db.tx(async () => {
-        const before = replay(p, key, hash, await lockAndFind(p, key));
+        const before = replay(p, key, hash, work, await lockAndFind(p, key));
         if (before) return before;
         began = true;
         const answer = await work.run();
@@ -86,7 +96,7 @@ export function createIdempotency(deps: IdempotencyDependencies): Idempotency {
 
   async function underLease(p: Principal, key: string, hash: string, work: OnceWork): Promise<Once> {
     const before = await db.tx(async () => {
-      const found = replay(p, key, hash, await lockAndFind(p, key));
+      const found = replay(p, key, hash, work, await lockAndFind(p, key));
       if (!found) await store.take(p.keyId, key, hash);
       return found;
     });
@@ -94,12 +104,16 @@ export function createIdempotency(deps: IdempotencyDependencies): Idempotency {
     // A renewal that fails is made good by the next one; if none succeeds, the lease rightly runs out.
     const renewal = setInterval(() => void store.renew(p.keyId, key).catch(() => {}), deps.renewMs);
     renewal.unref();
+    let isDone = false;
     try {
       const answer = await work.run();
+      isDone = true;
       await db.tx(() => keep(p, key, hash, answer));
       return { answer, replayed: false };
     } catch (error) {
-      if (!(await keepRefusal(p, key, hash, error, work))) await store.release(p.keyId, key);
+      // Its answer is lost, and whoever asks again must not have it done again.
+      if (isDone && !work.repeatable) await store.abandon(p.keyId, key);
+      else if (!(await keepRefusal(p, key, hash, error, work))) await store.release(p.keyId, key);
       throw error;
     } finally {
       clearInterval(renewal);
@@ -118,6 +132,13 @@ function inProgress(): DomainError {
     'idempotency_in_progress',
     'A request with this Idempotency-Key is still being worked on; try again shortly.',
     { retryAfterSeconds: 1 },
+  );
+}
+
+function interrupted(): DomainError {
+  return new DomainError(
+    'idempotency_interrupted',
+    'The work of this Idempotency-Key was broken off: it may have begun, and is not done again. Look what became of it before you send it with another key.',
   );
 }
 

@@ -77,6 +77,13 @@ export function createIdempotencyStore(db: Database, leaseSeconds: number) {
         where key_id = ${keyId} and idempotency_key = ${key} and status is null and run_id is null`;
     },
 
+    /** As if nobody had renewed it for long enough: at once nobody works on it any more. */
+    async abandon(keyId: string, key: string): Promise<void> {
+      await db.sql`
+        update idempotency set created_at = now() - make_interval(secs => ${leaseSeconds + 1})
+        where key_id = ${keyId} and idempotency_key = ${key} and status is null and run_id is null`;
+    },
+
     async release(keyId: string, key: string): Promise<void> {
       await db.sql`
         delete from idempotency

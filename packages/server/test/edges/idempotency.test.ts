@@ -24,8 +24,9 @@ const answer = (text: string): StoredAnswer => ({
   secretOf: null,
   body: Buffer.from(text),
 });
-const work = (run: OnceWork['run'], lease = false): OnceWork => ({
+const work = (run: OnceWork['run'], lease = false, repeatable = false): OnceWork => ({
   lease,
+  repeatable,
   run,
   refusal: (error) =>
     error instanceof DomainError && error.code === 'not_found' ? { ...answer('refused'), status: 404 } : null,
@@ -177,20 +178,40 @@ test('in one transaction: when the work fails, its effect is gone as well', asyn
   assert.equal((await db.sql`select 1 from orgs where id = ${id}`).length, 0);
 });
 
-test('with a lease: work whose process died is done again once the lease has run out', async () => {
+test('with a lease: work whose process died is done again only where twice is as once, and never instead of another', async () => {
   const { idempotency, resources } = world;
-  const { db } = resources;
+  const { owner, db } = resources;
   const key = newId();
   await db.sql`
     insert into idempotency (key_id, idempotency_key, request_hash, created_at)
-    values (${resources.owner.keyId}, ${key}, 'hash', now() - interval '31 seconds')`;
+    values (${owner.keyId}, ${key}, 'hash', now() - interval '31 seconds')`;
+  const refuse = () => assert.fail('must not run');
+  const again = (hash: string, what: OnceWork) => codeOf(idempotency.once(owner, key, hash, what));
+  for (let round = 0; round < 2; round += 1)
+    assert.equal(await again('hash', work(refuse, true)), 'idempotency_interrupted');
+  assert.equal(await again('hash', work(refuse)), 'idempotency_interrupted');
+  assert.equal(await again('other', work(refuse, true, true)), 'idempotency_key_reused');
   const done = await idempotency.once(
-    resources.owner,
+    owner,
     key,
     'hash',
-    work(async () => answer('second'), true),
+    work(async () => answer('second'), true, true),
   );
   assert.deepEqual([done.replayed, done.answer.body.toString()], [false, 'second']);
+});
+
+test('with a lease: work that was done and whose answer could not be kept is not done again', async () => {
+  const { idempotency, resources } = world;
+  const key = newId();
+  // No status has so many digits.
+  const unkeepable = async () => ({ ...answer('done'), status: 2 ** 40 });
+  await assert.rejects(
+    idempotency.once(resources.owner, key, 'hash', work(unkeepable, true)),
+    /out of range/,
+  );
+  const refuse = work(() => assert.fail('must not run'), true);
+  const code = await codeOf(idempotency.once(resources.owner, key, 'hash', refuse));
+  assert.equal(code, 'idempotency_interrupted');
 });
 
 test('after 24 hours an answer counts as absent, and purging removes it', async () => {

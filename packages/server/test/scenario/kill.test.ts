@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { newId } from '../../src/domain/ids.ts';
 import { killRounds } from '../support/kill-rounds.ts';
+import { openServiceDatabase } from '../support/scenario-world.ts';
 import { checkLog, logOf, workshop } from '../support/scenario.ts';
 import { startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -53,4 +55,52 @@ test('However often the service is killed, every accepted message has one settle
   });
   t.diagnostic(JSON.stringify(report));
   assert.equal(report.accepted, 12);
+});
+
+test('A command that was under way when the service was killed is not run again by the same request, whose key says that it may have begun.', async (t) => {
+  const service = await startService();
+  t.after(() => service.end());
+  const agentId = (await service.api('GET', '/v1/agents')).body.agents[0].id as string;
+  const path = `/sandbox/${agentId}`;
+  const key = newId();
+  const send = (headers: Record<string, string> = { 'idempotency-key': key }) =>
+    service.api(
+      'POST',
+      `${path}/exec`,
+      { command: ['sh', '-c', 'echo z >> lines; exec sleep 600'] },
+      headers,
+    );
+  const lines = async () => (await service.api('GET', `${path}/files/lines`)).text;
+  const first = send().catch(() => null);
+  await until('the command has begun', async () => (await lines()) === 'z\n');
+  await service.kill9();
+  assert.equal(await first, null);
+  await service.restart();
+
+  const early = await send();
+  assert.deepEqual([early.status, early.body.code], [409, 'idempotency_in_progress']);
+  // Nobody waits here until its lease, of half a minute, is over.
+  const db = openServiceDatabase(service);
+  await db.sql`update idempotency set created_at = now() - interval '31 seconds' where idempotency_key = ${key}`;
+  await db.close();
+  for (let round = 0; round < 2; round += 1) {
+    const again = await send();
+    assert.deepEqual([again.status, again.body.code], [409, 'idempotency_interrupted']);
+    assert.match(again.body.error, /may have begun.*another key/);
+  }
+  assert.equal(await lines(), 'z\n');
+
+  // What may be done twice still is: the same key would be in the way for ever.
+  const stop = () => service.api('POST', `${path}/stop`, undefined, { 'idempotency-key': 'stop' });
+  const stopped = await stop();
+  assert.equal(stopped.status, 200, stopped.text);
+  const left = openServiceDatabase(service);
+  const ended = await left.sql`
+    update idempotency set status = null, headers = null, sealed_body = null, wrapped_key = null, kek_id = null,
+      created_at = now() - interval '31 seconds'
+    where idempotency_key = 'stop'`;
+  await left.close();
+  assert.equal(ended.count, 1);
+  const anew = await stop();
+  assert.deepEqual([anew.status, anew.headers.get('idempotent-replayed')], [200, null]);
 });

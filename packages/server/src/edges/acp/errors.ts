@@ -23,6 +23,7 @@ const codeOf: Record<ErrorCode, number> = {
   conflict: -32012,
   conversation_busy: -32012,
   idempotency_in_progress: -32012,
+  idempotency_interrupted: -32012,
   idempotency_key_reused: -32012,
   secret_withdrawn: -32012,
   rate_limited: -32013,

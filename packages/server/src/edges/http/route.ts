@@ -136,9 +136,10 @@ interface RouteSpec<Path extends string, Q extends z.ZodObject, B extends z.ZodO
   errors?: ErrorCode[];
   /**
    * How a POST keeps its Idempotency-Key. `transaction`: effect and record in one. `lease`: for work that waits for
-   * something outside the database. `own`: the service does it.
+   * something outside the database; broken off, it is never begun anew. `repeatable`: the same, for work that done
+   * twice is as done once, and is begun anew. `own`: the service does it.
    */
-  idempotency: 'transaction' | 'lease' | 'own';
+  idempotency: 'transaction' | 'lease' | 'repeatable' | 'own';
   /** Its answer holds a secret that is shown once, of what `secretOf` of the answer names. */
   showsSecret?: true;
   handler(call: Call<ParamsOf<Path>, z.output<Q>, z.output<B>>): Promise<AnswerOf<R> | Response>;

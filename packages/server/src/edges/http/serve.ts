@@ -109,7 +109,8 @@ async function once(
 ): Promise<Response> {
   const hash = requestHash(`POST ${c.req.path}`, [call.query, call.body]);
   const { answer, replayed } = await edge.services.idempotency.once(call.caller, key, hash, {
-    lease: route.idempotency === 'lease',
+    lease: route.idempotency !== 'transaction',
+    repeatable: route.idempotency === 'repeatable',
     run: async () => store((await route.handler(call)) as Answer),
     refusal: storeRefusal,
   });

@@ -16,6 +16,7 @@ export const statusOf: Record<ErrorCode, number> = {
   conflict: 409,
   conversation_busy: 409,
   idempotency_in_progress: 409,
+  idempotency_interrupted: 409,
   secret_withdrawn: 410,
   precondition_failed: 412,
   body_too_large: 413,

@@ -114,7 +114,7 @@ export const execRoutes = [
     access: 'edit',
     summary: 'Run a command',
     description:
-      'Starts the sandbox when it does not run. The answer comes when the command has ended, with all that it wrote; a client that goes away meanwhile ends nothing, and gets the answer when it sends the request again with the same `Idempotency-Key`. With `Accept: text/event-stream` its output comes as it is written, in events `stdout` and `stderr`, and `exit` at the end; there a client that goes away ends the command.',
+      'Starts the sandbox when it does not run. The answer comes when the command has ended, with all that it wrote; a client that goes away meanwhile ends nothing, and gets the answer when it sends the request again with the same `Idempotency-Key`. When the service was killed meanwhile, the same request gets 409 `idempotency_interrupted` instead: the command may have begun, and is not run again. With `Accept: text/event-stream` its output comes as it is written, in events `stdout` and `stderr`, and `exit` at the end; there a client that goes away ends the command.',
     body: ExecCreate,
     bodyExample: example.exec,
     idempotency: 'own',

@@ -57,7 +57,7 @@ export const sandboxRoutes = [
     summary: 'Start a sandbox',
     description:
       'Answers when it runs. One that runs is left as it is, one that is frozen goes on. A sandbox is started by itself when a message comes, so this only saves the first message the wait.',
-    idempotency: 'lease',
+    idempotency: 'repeatable',
     errors: ['conflict', 'too_many_sandboxes'],
     replies: { 200: { ...one, description: 'The sandbox, running.' } },
     async handler({ services, caller, params }) {
@@ -74,7 +74,7 @@ export const sandboxRoutes = [
     summary: 'Stop a sandbox',
     description:
       'Waits for the turns that are under way, asks what runs in it to end, and answers when it is gone. Its files stay. The next message starts it again.',
-    idempotency: 'lease',
+    idempotency: 'repeatable',
     errors: ['conflict'],
     replies: { 200: { ...stopped, description: 'The sandbox, stopped.' } },
     async handler({ services, caller, params }) {

@@ -81,7 +81,7 @@ export const deploymentRoutes = [
     access: 'edit',
     summary: 'Roll back or forward',
     description: 'Makes a ready deployment the active one. Running turns end on the version they began with.',
-    idempotency: 'lease',
+    idempotency: 'repeatable',
     replies: { 200: { ...one, description: 'The deployment, now active.' } },
     errors: ['conflict'],
     async handler({ services, caller, params }) {

@@ -62,7 +62,7 @@ export const runRoutes = [
     summary: 'Cancel a run',
     description:
       'Reaches the process in the sandbox. Answers when it has stopped, or after a few seconds with the run still `running`; it is cancelled then as soon as it stops. A run that has ended stays as it is.',
-    idempotency: 'lease',
+    idempotency: 'repeatable',
     replies: { 200: { description: 'The run.', schema: RunAnswer, example: { run: example.cancelledRun } } },
     async handler({ services, caller, params }) {
       const run = await services.runs.cancel(caller, params.runId);
@@ -80,7 +80,7 @@ export const runRoutes = [
       'For a run with the status `awaiting_input`: give `optionId` to a permission (the event `permission.requested` has the options), `content` to an input (`input.requested` has the form).',
     body: RunRespond,
     bodyExample: { requestId: 'perm-1', optionId: 'allow_once' },
-    idempotency: 'lease',
+    idempotency: 'repeatable',
     replies: { 200: { description: 'The run.', schema: RunAnswer, example: { run: example.run } } },
     errors: ['conflict'],
     async handler({ services, caller, params, body }) {
