@@ -130,7 +130,13 @@ export async function compose(
     onUsage: (caller, usage) => runtime.hooks.onUsage(caller, usage),
     reserve: budgetGuard.reserve,
   };
-  const gateway = await createModelGateway({ providers, hooks, log, defaultModel: config.defaultModel });
+  const gateway = await createModelGateway({
+    providers,
+    hooks,
+    readPolicy: (agentId) => db.outside(() => egress.service.policyOf(agentId)),
+    log,
+    defaultModel: config.defaultModel,
+  });
   const modelKeyNames = (): string[] =>
     gateway
       .providers()

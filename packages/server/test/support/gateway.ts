@@ -4,6 +4,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { noEgress } from '../../src/domain/egress-policy.ts';
 import type { Log, LogFields } from '../../src/domain/log.ts';
 import type {
   ModelCaller,
@@ -87,6 +88,7 @@ export async function startGateway(options: TestGatewayOptions): Promise<TestGat
   const gateway = await createModelGateway({
     providers: readProviders(options.env, options.file === undefined ? null : JSON.stringify(options.file)),
     hooks,
+    readPolicy: async () => noEgress,
     log: listLog(lines),
     detectOllama: false,
     ...options.gateway,
