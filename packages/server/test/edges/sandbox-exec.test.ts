@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { after, before, test } from 'node:test';
 import { newId } from '../../src/domain/ids.ts';
+import { SandboxControlError } from '../../src/domain/ports/sandbox-control.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
 import { edgeWorld } from '../support/edge-world.ts';
 import { inTime, until } from '../support/until.ts';
@@ -157,6 +158,29 @@ test('the same command with one Idempotency-Key runs once, streamed or not', asy
     const told = JSON.parse(streamed.frames[0]!.data!) as { data: string };
     assert.deepEqual([again.status, again.stdout], [200, told.data], again.text);
   }
+});
+
+test('a command whose sandbox ended while it was told of it may have begun, and the same request does not begin it again', async (t) => {
+  const control = hostControl(world.volumesDir);
+  let asked = 0;
+  const failing = (isUntold: boolean) => ({
+    ...control,
+    exec: async () => {
+      asked += 1;
+      throw new SandboxControlError('gone', 'The sandbox has ended.', isUntold);
+    },
+  });
+  t.after(() => world.sandboxHost.setControl(control));
+  const twice = async () => {
+    const headers = { 'idempotency-key': newId() };
+    const replies = [await exec({ command: ['true'] }, headers), await exec({ command: ['true'] }, headers)];
+    return replies.map(({ status, code }) => [status, code]);
+  };
+  const conflict = [409, 'conflict'];
+  world.sandboxHost.setControl(failing(false));
+  assert.deepEqual([await twice(), asked], [[conflict, conflict], 1]);
+  world.sandboxHost.setControl(failing(true));
+  assert.deepEqual([await twice(), asked], [[conflict, conflict], 3]);
 });
 
 test('a stream gives output as it comes, characters whole, and ends with the exit', async () => {

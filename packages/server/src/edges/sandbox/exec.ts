@@ -1,13 +1,17 @@
 import { RESPONSE_ALREADY_SENT as alreadySent } from '@hono/node-server/utils/response';
 import type { z } from 'zod';
 import { requireEdit } from '../../domain/access.ts';
+import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
+import { SandboxControlError } from '../../domain/ports/sandbox-control.ts';
 import type { ExecEnd, ExecInput, StoredAnswer } from '../../services/api.ts';
 import type { Answer } from '../http/answer.ts';
+import { errorBody } from '../http/errors.ts';
 import { given } from '../http/given.ts';
 import { idempotencyKey, requestHash, store, storeRefusal } from '../http/idempotency.ts';
 import type { Call } from '../http/route.ts';
 import { route } from '../http/route.ts';
+import { statusOf } from '../http/status.ts';
 import { invalidRequest } from '../http/validate.ts';
 import { ExecAnswer, ExecCreate } from '../schemas/sandbox.ts';
 import * as example from '../schemas/sandbox-examples.ts';
@@ -148,7 +152,7 @@ export const execRoutes = [
           ours = await work();
           return store(ours.answer);
         },
-        refusal: storeRefusal,
+        refusal: storeExecRefusal,
       });
       // The command has ended even where its answer could not be kept, and the client is told so.
       const kept = await once.finally(() => ours?.finish());
@@ -158,6 +162,16 @@ export const execRoutes = [
     },
   }),
 ];
+
+/** A command that may have begun, as its sandbox ended while it was told of it, is not begun by the same request again. */
+function storeExecRefusal(error: unknown): StoredAnswer | null {
+  const mayHaveBegun =
+    error instanceof DomainError &&
+    error.cause instanceof SandboxControlError &&
+    error.cause.code === 'gone' &&
+    !error.cause.isUntold;
+  return mayHaveBegun ? store({ status: statusOf[error.code], body: errorBody(error) }) : storeRefusal(error);
+}
 
 function answerOf(stored: StoredAnswer): Answer {
   return { status: stored.status, headers: stored.headers, body: JSON.parse(stored.body.toString()) };
