@@ -193,6 +193,9 @@ export const limits = {
   gatewayArrivals: { perSecond: 50 },
   /** The same of its control channel: one is served, and a launcher without a service dials a few times a second. */
   controlArrivals: { burst: 64, perSecond: 20 },
+  /** Requests, and bytes of more, that come on a connection of a sandbox behind one that is not answered: beyond it is closed at once. */
+  pipelinedRequests: 16,
+  pipelinedBytes: 64 * 1024,
   egressHeadBytes: 16 * 1024,
   egressHeaders: 100,
   /** To send a request, or the first bytes of a tunnel. */

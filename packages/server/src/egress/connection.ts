@@ -65,15 +65,14 @@ export class EgressConnection {
   /** CheckedDial: what is opened ends with this connection, and is counted. */
   dial = async (target: EgressTarget): Promise<Socket> => {
     const { shared, owner } = this.session;
-    const socket = await dialChecked(shared.dial, target, (address, port) =>
+    const connect = (address: string, port: number) => this.#connect(address, port);
+    const socket = await dialChecked({ ...shared.dial, connect }, target, (address, port) =>
       this.session.policy.deniesAddress(address, port),
     ).catch((error: unknown) => {
       throw refused(error);
     });
     shared.meter.track(owner, target.host, socket);
     socket.on('error', () => this.destroy());
-    this.#upstreams.add(socket);
-    socket.once('close', () => this.#upstreams.delete(socket));
     // The policy may have changed, or the program gone, while the name was looked up.
     try {
       if (this.client.destroyed) throw new EgressRefused('connect_failed', 'The program has gone.');
@@ -84,6 +83,15 @@ export class EgressConnection {
     }
     return socket;
   };
+
+  /** Also what is only being connected ends with the program, so that it never has more outside than here. */
+  #connect(address: string, port: number): Socket {
+    if (this.client.destroyed) throw new EgressRefused('connect_failed', 'The program has gone.');
+    const socket = this.session.shared.dial.connect(address, port);
+    this.#upstreams.add(socket);
+    socket.once('close', () => this.#upstreams.delete(socket));
+    return socket;
+  }
 
   report(error: EgressRefused): void {
     this.session.report(this.target, error.reason, error.message);

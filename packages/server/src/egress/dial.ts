@@ -105,6 +105,7 @@ function attempt(socket: Socket): Promise<Socket | null> {
       clearTimeout(timer);
       socket.off('connect', connected);
       socket.off('error', failed);
+      socket.off('close', failed);
       if (!result) {
         socket.on('error', () => undefined);
         socket.destroy();
@@ -115,5 +116,7 @@ function attempt(socket: Socket): Promise<Socket | null> {
     const failed = () => end(null);
     socket.once('connect', connected);
     socket.once('error', failed);
+    // Whoever dialled may have given it up.
+    socket.once('close', failed);
   });
 }

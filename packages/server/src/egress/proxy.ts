@@ -7,6 +7,7 @@ import type { Network } from '../domain/address-ranges.ts';
 import { EgressRefused } from '../domain/egress-policy.ts';
 import { Gate } from '../domain/gate.ts';
 import { limits as defaults } from '../domain/limits.ts';
+import { mayGoOn } from '../domain/one-request.ts';
 import type { Egress, EgressOwner, EgressRecorder, ReadEgressPolicy } from '../domain/ports/egress.ts';
 import { refuseSocket } from './answers.ts';
 import { EgressConnection } from './connection.ts';
@@ -74,13 +75,13 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
   http.maxHeadersCount = 0;
   http.on('request', (message, response) => {
     response.shouldKeepAlive = false;
-    void forwardPlain(begin(message), message, response);
+    if (mayGoOn(message, response)) void forwardPlain(begin(message), message, response);
   });
   http.on('upgrade', (message, socket, rest) => {
-    void forwardUpgrade(begin(message), message, socket as Socket, rest);
+    if (mayGoOn(message, null)) void forwardUpgrade(begin(message), message, socket as Socket, rest);
   });
   http.on('connect', (message, _socket, rest) => {
-    void openTunnel(begin(message), message, rest, serve);
+    if (mayGoOn(message, null)) void openTunnel(begin(message), message, rest, serve);
   });
   http.on('clientError', (_error, socket) => {
     const connection = connections.get(socket);

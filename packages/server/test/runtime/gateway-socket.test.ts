@@ -1,19 +1,23 @@
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
+import type { ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { limits } from '../../src/domain/limits.ts';
 import type { ModelGateway } from '../../src/domain/ports/model-gateway.ts';
 import { openGatewaySocket } from '../../src/runtime/gateway-socket.ts';
+import { closed as isClosed } from '../support/closed.ts';
 import { until } from '../support/until.ts';
 
 const caller = { orgId: 'o', agentId: 'a', sandboxId: 's', model: 'm/m', tokenHash: '', secretKeys: {} };
 
-async function flooded(t: TestContext, attempts: number, maxOfAll: number) {
+const serve: ModelGateway['handle'] = (_caller, _request, response) => void response.end('served');
+
+async function flooded(t: TestContext, attempts: number, maxOfAll: number, handle = serve) {
   const folder = await mkdtemp('/tmp/berth-gws-');
   const path = join(folder, 'gateway.sock');
-  const gateway = { handle: (_caller, _request, response) => void response.end('served') } as ModelGateway;
+  const gateway = { handle } as ModelGateway;
   const socket = await openGatewaySocket(path, gateway, caller, maxOfAll);
   const clients: Socket[] = [];
   t.after(async () => {
@@ -73,4 +77,60 @@ test('as many turns as a sandbox may have connections for begin in one moment, a
   }
   await until('all are served', () => served === limits.gatewayConnections);
   assert.deepEqual([closed(), (await stat(path)).mode & 0o777], [0, 0o666]);
+});
+
+const ask = 'POST /llm HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}';
+
+test('of requests that are sent at once the first reaches the gateway, and the connection is closed after its answer', async (t) => {
+  const responses: ServerResponse[] = [];
+  const { path, clients } = await flooded(t, 0, 512, (_caller, _request, response) => {
+    responses.push(response);
+  });
+  for (const isHeadSent of [false, true]) {
+    responses.length = 0;
+    const client = connect(path).on('error', () => undefined);
+    clients.push(client);
+    let text = '';
+    client.on('data', (chunk: Buffer) => (text += String(chunk)));
+    client.write(ask);
+    await until('it is under way', () => responses.length === 1);
+    const first = responses[0]!;
+    if (isHeadSent) first.write('begun, ');
+    const before = client.bytesWritten;
+    client.write(ask.repeat(5));
+    await until('they have come', () => first.req.socket.bytesRead === before + 5 * ask.length);
+    first.end('served');
+    await isClosed(client);
+    assert.equal(responses.length, 1);
+    assert.match(text, isHeadSent ? /keep-alive[^]*begun, [^]*served/ : /Connection: close[^]*served$/);
+    assert.equal(text.match(/HTTP\/1\.1/g)!.length, 1);
+  }
+});
+
+test('thousands of requests at once reach the gateway once, and leave nothing when the client goes', async (t) => {
+  const responses: ServerResponse[] = [];
+  const { path, clients } = await flooded(t, 0, 512, (_caller, _request, response) => {
+    responses.push(response);
+  });
+  const flood = connect(path).on('error', () => undefined);
+  clients.push(flood);
+  flood.resume().write(ask.repeat(5_000));
+  await isClosed(flood);
+  const few = connect(path).on('error', () => undefined);
+  few.write(ask.repeat(3));
+  await until('both are under way', () => responses.length === 2);
+  few.destroy();
+  await until('both have ended', () => responses.every(({ closed }) => closed));
+  assert.equal(responses.length, 2);
+});
+
+test('requests of one connection that wait for each answer are all served', async (t) => {
+  const { path, clients } = await flooded(t, 0, 512);
+  const client = connect(path);
+  clients.push(client);
+  for (let at = 0; at < 50; at += 1) {
+    const answer = new Promise<string>((resolve) => client.once('data', (data) => resolve(String(data))));
+    client.write(ask);
+    assert.match(await answer, /keep-alive[^]*served$/);
+  }
 });
