@@ -234,14 +234,15 @@ export class BubblewrapDriver implements SandboxDriver {
     // Meanwhile somebody else may have taken it up.
     const meanwhile = this.running.get(id);
     if (meanwhile) return meanwhile;
+    const init = { pid: record.initPid, since: record.initSince };
     const monitor = adoptedMonitor(
-      { pid: record.initPid, since: record.initSince },
+      init,
       { pid: record.monitorPid, since: record.monitorSince },
       this.records.exitCodeReader(id),
     );
-    const { volumeDir, logFile, initPid, ownUid } = record;
+    const { volumeDir, logFile, ownUid } = record;
     if (ownUid !== null) this.blankUsers.know(id, ownUid);
-    const tree = namespaceTree(initPid, record.monitorPid, group);
+    const tree = namespaceTree(init, record.monitorPid, group);
     const sandbox = this.local({ id, monitor, streams: closedStreams(), logFile, tree });
     return this.keep(sandbox, volumeDir, volume);
   }
@@ -273,14 +274,15 @@ export class BubblewrapDriver implements SandboxDriver {
   private sandboxOf(id: string, { launched, initPid, group, logFile }: Begun): LocalSandbox {
     const { streams } = launched;
     const { monitorPid, ended: told } = launched;
+    const init = processOf(initPid);
     const monitor = watchedMonitor({
       told,
-      init: processOf(initPid),
+      init,
       monitor: processOf(monitorPid),
       exitCode: () => this.records.exitCode(id),
       isHeld: logFile === null,
     });
-    return this.local({ id, monitor, streams, logFile, tree: namespaceTree(initPid, monitorPid, group) });
+    return this.local({ id, monitor, streams, logFile, tree: namespaceTree(init, monitorPid, group) });
   }
 
   private local(parts: Omit<LocalSandboxParts, 'onEnd' | 'isDiskFull'>): LocalSandbox {

@@ -2,7 +2,24 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { MARK_VARIABLE } from './launch.ts';
 
-/** The 22nd field of /proc/<pid>/stat (proc_pid_stat(5)): tells a process from a later one with the same number. */
+/**
+ * Only these say that what was looked for in /proc is not there any more. Any other error is about who looks (it may have no
+ * descriptors left, say): whether it is there is not known then, and nothing may be ended for it.
+ */
+export const saysGone = (error: unknown): boolean =>
+  ['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '');
+
+/** Beside that: processes that are none of ours need not let themselves be looked at. */
+export function notOurs(error: unknown): [] {
+  const { code } = error as NodeJS.ErrnoException;
+  if (saysGone(error) || code === 'EACCES' || code === 'EPERM') return [];
+  throw error;
+}
+
+/**
+ * The 22nd field of /proc/<pid>/stat (proc_pid_stat(5)): tells a process from a later one with the same number. Null when
+ * there is none; throws when that cannot be told.
+ */
 export function startTime(pid: number): string | null {
   return statFields(pid)?.[19] ?? null;
 }
@@ -14,23 +31,31 @@ export interface KnownProcess {
   since: string;
 }
 
-/** A process of now; of one that has ended there is no other with its start time. */
+/** A process of now; of one that has ended there is no other with its start time. Throws when that cannot be told. */
 export const processOf = (pid: number): KnownProcess => ({ pid, since: startTime(pid) ?? '' });
 
-/** Fields after the program's name, which may hold blanks and brackets; null when there is no such process. */
+/** Fields after the program's name, which may hold blanks and brackets; null when there is no such process. Throws when that cannot be told. */
 export function statFields(pid: number): string[] | null {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
     return text.slice(text.lastIndexOf(')') + 2).split(' ');
-  } catch {
-    return null;
+  } catch (error) {
+    if (saysGone(error)) return null;
+    throw error;
   }
 }
 
-/** Whether the process told by pid and start time still is one and no zombie. */
-export function isRunning(pid: number, since: string): boolean {
-  const fields = statFields(pid);
-  return fields !== null && fields[0] !== 'Z' && fields[0] !== 'X' && fields[19] === since;
+/** Whether the process told by pid and start time still is one and no zombie; true as long as that cannot be told. */
+export const isRunning = (pid: number, since: string): boolean => tellsOfRunning({ pid, since }) ?? true;
+
+/** Null: it cannot be told. */
+function tellsOfRunning({ pid, since }: KnownProcess): boolean | null {
+  try {
+    const fields = statFields(pid);
+    return fields !== null && fields[0] !== 'Z' && fields[0] !== 'X' && fields[19] === since;
+  } catch {
+    return null;
+  }
 }
 
 /** PF_EXITING of the kernel's include/linux/sched.h. */
@@ -65,8 +90,8 @@ export function markedProcesses(): { pid: number; mark: string }[] {
     try {
       const args = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
       return args[1] === '--setenv' && args[2] === MARK_VARIABLE && args[3] ? [{ pid, mark: args[3] }] : [];
-    } catch {
-      return [];
+    } catch (error) {
+      return notOurs(error);
     }
   });
 }
@@ -80,8 +105,8 @@ export function endingProcesses(): number[] {
     try {
       const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
       return /\(bwrap\) [^Z]/.test(stat) && readFileSync(`/proc/${pid}/statm`, 'utf8').startsWith('0 ');
-    } catch {
-      return false;
+    } catch (error) {
+      return notOurs(error).length > 0;
     }
   });
 }
@@ -100,8 +125,7 @@ export async function endMarked(mark: string): Promise<void> {
 export async function gone(pid: number, since: string | null, timeoutMs: number): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   for (let waitMs = 1; ; waitMs = Math.min(waitMs * 2, 50)) {
-    const fields = statFields(pid);
-    if (!fields || fields[0] === 'Z' || fields[19] !== since) return;
+    if (since === null || tellsOfRunning({ pid, since }) === false) return;
     if (performance.now() > deadline) throw new Error(`Process ${pid} of a sandbox does not end.`);
     await delay(waitMs);
   }
@@ -126,9 +150,13 @@ export async function setUp(isThere: () => boolean): Promise<void> {
   while (!isOver() && performance.now() < deadline) await delay(LOOK_MS);
 }
 
-/** Kills it, and no later one with its number. */
-export function killKnown({ pid, since }: KnownProcess): void {
-  if (isRunning(pid, since)) tryKill(pid);
+const KILL_AGAIN_MS = 100;
+
+/** Kills it, and no later one with its number: as long as the two cannot be told apart it is tried again. */
+export function killKnown(known: KnownProcess): void {
+  const runs = tellsOfRunning(known);
+  if (runs === null) setTimeout(() => killKnown(known), KILL_AGAIN_MS).unref();
+  else if (runs) tryKill(known.pid);
 }
 
 export function tryKill(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {

@@ -2,6 +2,7 @@ import { closeSync, mkdirSync, openSync, readFileSync, readdirSync, rmSync } fro
 import { join } from 'node:path';
 import { isId } from '../domain/ids.ts';
 import type { SandboxLimits } from '../domain/ports/sandbox.ts';
+import { saysGone } from './processes.ts';
 import { putFile } from './put-file.ts';
 
 /** What the next process of the service must know to take up a detached sandbox. It holds no secret. */
@@ -35,11 +36,12 @@ export class Records {
     putFile(this.file(record.id), JSON.stringify(record), 0o600);
   }
 
-  /** Null when there is none, or it was cut off by a crash. */
+  /** Null when there is none, or it was cut off by a crash. Throws when it cannot be read: then there may be one. */
   read(id: string): SandboxRecord | null {
     try {
       return JSON.parse(readFileSync(this.file(id), 'utf8')) as SandboxRecord;
-    } catch {
+    } catch (error) {
+      if (!saysGone(error) && !(error instanceof SyntaxError)) throw error;
       return null;
     }
   }
@@ -76,7 +78,8 @@ export class Records {
     try {
       const ids = readdirSync(this.folder).map((name) => name.replace(/\.(json|status)$/, ''));
       return [...new Set(ids)].filter(isId);
-    } catch {
+    } catch (error) {
+      if (!saysGone(error)) throw error;
       return [];
     }
   }

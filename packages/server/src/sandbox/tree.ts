@@ -1,5 +1,5 @@
 import type { Group } from './cgroup/group.ts';
-import { gone, startTime, tryKill } from './processes.ts';
+import { gone, killKnown, type KnownProcess } from './processes.ts';
 import { namespacePids, processStats, type Usage } from './process-stats.ts';
 
 const GONE_TIMEOUT_MS = 10_000;
@@ -27,12 +27,12 @@ export interface Tree {
  * A PID namespace, and a cgroup where there is one. With the init of the namespace everything in it dies. `monitorPid`: of bwrap outside
  * of it, which is in the cgroup for a moment.
  */
-export function namespaceTree(initPid: number, monitorPid: number, group: Group | null): Tree {
-  const since = startTime(initPid);
+export function namespaceTree(init: KnownProcess, monitorPid: number, group: Group | null): Tree {
+  const { pid: initPid, since } = init;
   const pids = (): number[] => group?.pids() ?? namespacePids(initPid);
   const kill = (): void => {
     group?.kill();
-    if (since !== null && startTime(initPid) === since) tryKill(initPid);
+    killKnown(init);
   };
   return {
     pids,

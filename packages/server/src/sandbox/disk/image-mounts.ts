@@ -110,8 +110,9 @@ function isMountedAnywhere(numbers: string): boolean {
       const lines = readFileSync(`/proc/${pid}/mountinfo`, 'utf8').split('\n');
       seen.add(namespace);
       if (lines.some((line) => line.split(' ')[2] === numbers)) return true;
-    } catch {
-      // It ended.
+    } catch (error) {
+      // Else it ended.
+      throwShortage(error);
     }
   }
   return false;
@@ -194,6 +195,11 @@ function plain(name: string): string {
   return name.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
 
+/** What the service has too few of says nothing of who has an image: it must not be taken for free. */
+function throwShortage(error: unknown): void {
+  if (['EMFILE', 'ENFILE', 'ENOMEM'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+}
+
 const loopOf = (image: string) => loops().find(({ backing }) => backing === image);
 
 /** Loop devices in use. The kernel writes ` (deleted)` after the name of an image that is gone. */
@@ -206,7 +212,8 @@ function loops(): { device: string; numbers: string; backing: string; isDirect: 
       const numbers = readFileSync(join('/sys/block', name, 'dev'), 'utf8').trim();
       const isDirect = readFileSync(join('/sys/block', name, 'loop/dio'), 'utf8').trim() === '1';
       return [{ device: `/dev/${name}`, numbers, backing, isDirect }];
-    } catch {
+    } catch (error) {
+      throwShortage(error);
       // Not in use.
       return [];
     }

@@ -79,7 +79,7 @@ export class DockerSandbox implements RunningSandbox {
     ({ stdin: this.stdin, stdout: this.stdout, stderr: this.stderr } = parts.streams);
     this.logFile = parts.logFile;
     this.isFrozen = parts.isFrozen;
-    this.initSince = parts.initPid > 0 ? startTime(parts.initPid) : null;
+    this.initSince = parts.initPid > 0 ? sinceOf(parts.initPid) : null;
     this.oomKills = new OomKills(
       () => parts.group?.oomKills() ?? 0,
       () => this.pids().some(isDying),
@@ -219,6 +219,15 @@ export class DockerSandbox implements RunningSandbox {
   }
 }
 
+/** Null also when it cannot be told: then kills for want of memory are not looked for, and that is all. */
+function sinceOf(pid: number): string | null {
+  try {
+    return startTime(pid);
+  } catch {
+    return null;
+  }
+}
+
 /** The folder that Podman makes for one container; below it there may be others. */
 const CONTAINER_GROUP = /^libpod-[0-9a-f]{64}$/;
 
@@ -227,7 +236,7 @@ const CONTAINER_GROUP = /^libpod-[0-9a-f]{64}$/;
  * have been missed.
  */
 async function oomKillsAtDeath(group: Group, initPid: number): Promise<{ kills: number; isFinal: boolean }> {
-  const since = startTime(initPid);
+  const since = sinceOf(initPid);
   let kills = 0;
   while (since !== null && isRunning(initPid, since)) {
     kills = Math.max(kills, group.oomKills());

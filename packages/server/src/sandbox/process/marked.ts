@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { MARK_VARIABLE } from '../launch.ts';
-import { allPids, tryKill } from '../processes.ts';
+import { allPids, notOurs, tryKill } from '../processes.ts';
 import { processStats } from '../process-stats.ts';
 import type { Tree } from '../tree.ts';
 
@@ -15,8 +15,8 @@ export function markedByEnvironment(prefix: string): { pid: number; mark: string
       const entries = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
       const found = entries.find((entry) => entry.startsWith(wanted));
       return found && !isZombie(pid) ? [{ pid, mark: found.slice(MARK_VARIABLE.length + 1) }] : [];
-    } catch {
-      return [];
+    } catch (error) {
+      return notOurs(error);
     }
   });
 }
