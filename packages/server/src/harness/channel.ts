@@ -59,7 +59,7 @@ export interface Channel {
 /** Banners of a wrapper script are forgiven, a stream of something else is not. */
 const maxJunkLines = 100;
 /**
- * What a harness may say beside its turns (chunks that come late, methods that we do not have) since its last turn began.
+ * What a harness may say beside its turns (chunks that come late, methods that we do not have, blank lines) since its last turn began.
  * Each message costs the host time whatever is in it, and all agents share the host.
  */
 const maxNoiseChars = 16 * 1024 * 1024;
@@ -75,7 +75,9 @@ export function openChannel(
   let noiseChars = 0;
   let line: LinePlace = { chars: 0, end: 0 };
   const held = new Set<number>();
+  let isBroken = false;
   const breakOff = (message: string) => {
+    isBroken = true;
     peer.fail(new HarnessError('harness_error', message));
     // A harness that does not speak the protocol cannot be driven any more: whoever keeps the sandbox sees it end.
     sandbox.kill().catch(() => undefined);
@@ -127,8 +129,12 @@ export function openChannel(
   };
   endpoint.events = {
     onLine: (text, end) => {
+      // What was on its way when it was ended is worth no work any more.
+      if (isBroken) return;
       line = { chars: text.length, end };
-      peer.line(text);
+      // A blank line says nothing, but the launcher keeps it like any other until it is acknowledged.
+      if (text.trim() === '') noise();
+      else peer.line(text);
       channel.onLine(end);
     },
     onHello,

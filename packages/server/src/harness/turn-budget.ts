@@ -9,8 +9,10 @@ const maxTurnChars = 64 * MIB;
 /** Each event has its own cost beside its text, so that a stream of empty ones comes to an end too. */
 const eventChars = 1024;
 const chunkChars = 16;
-/** Of a longer line most is cut away before it is counted, but it had to be read. */
-const freeLineChars = 16 * 1024;
+/** Whatever a line says, it had to be read: one that tells nothing is not free. Half a million lines are more tokens than a turn may tell. */
+const lineChars = 128;
+/** The frame of a line, around what it tells. */
+const freeLineChars = 256;
 
 /**
  * Counts what a harness tells in one turn. Without an end to it one turn could fill the memory and the database of the
@@ -18,13 +20,22 @@ const freeLineChars = 16 * 1024;
  */
 export class TurnBudget {
   #left = maxTurnChars;
+  /** What the line that is being read has spent beyond what it told so far. */
+  #lineSpent = 0;
   #artifactCharsLeft: number = limits.artifactCharsPerTurn;
   readonly #artifactIds = new Set<string>();
   readonly #textLeft = { text: maxTextChars, thought: maxTextChars };
 
-  /** A line was read. As the others: null, or why it is one too many, a sentence that is safe to show. */
+  /**
+   * A line was read. What it tells is counted only where that is more than the line itself. As the others: null, or why
+   * it is one too many, a sentence that is safe to show.
+   */
   spendLine(chars: number): string | null {
-    return this.#take(Math.max(0, chars - freeLineChars));
+    const spent = Math.max(lineChars, chars - freeLineChars);
+    this.#lineSpent = 0;
+    const excess = this.#take(spent);
+    this.#lineSpent = spent;
+    return excess;
   }
 
   spend(update: HarnessUpdate): string | null {
@@ -55,7 +66,8 @@ export class TurnBudget {
   }
 
   #take(chars: number): string | null {
-    this.#left -= chars;
+    this.#left -= Math.max(0, chars - this.#lineSpent);
+    this.#lineSpent = Math.max(0, this.#lineSpent - chars);
     return this.#left < 0 ? `The harness told more than ${maxTurnChars / MIB} MiB in one turn.` : null;
   }
 }

@@ -166,10 +166,12 @@ test('lines arrive whole and in order however the bytes are cut, each with its p
   const socket = dial();
   const whole = Buffer.concat([hello(), lines('{"a":1}\n{"b"'), lines(':"é"}\n'), lines('\n{"c":3}\n')]);
   for (const byte of whole) socket.write(Buffer.from([byte]));
-  await until('all lines have come', () => got.length === 3);
+  await until('all lines have come', () => got.length === 4);
   assert.deepEqual(got, [
     ['{"a":1}', 8],
     ['{"b":"é"}', 19],
+    // A blank one has a position like any other, or it would never be acknowledged.
+    ['', 20],
     ['{"c":3}', 28],
   ]);
 });

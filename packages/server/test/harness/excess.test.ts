@@ -40,6 +40,66 @@ test('a turn that sends empty events without end fails with a reason', async (t)
   assert.match(flood.result.message, /told more than 64 MiB in one turn/);
 });
 
+for (const [what, update] of [
+  ['of an unknown kind', `{ sessionUpdate: 'nothing_known' }`],
+  ['of an unknown kind with many values', `{ sessionUpdate: 'nothing_known', x: Array(5_000).fill({}) }`],
+  ['without text', `{ sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: '' } }`],
+  ['of a call that has ended', `{ sessionUpdate: 'tool_call_update', toolCallId: 'a', status: 'completed' }`],
+] as const) {
+  test(`a turn that sends updates ${what} without end fails with a reason, and the next one is answered`, async (t) => {
+    const { connection } = await startForeign(t, program);
+    const flood = await runTurn(
+      connection,
+      `tell({ sessionUpdate: 'tool_call', toolCallId: 'a', title: 'a', status: 'completed' });
+       const update = ${update};
+       const line = JSON.stringify({ jsonrpc: '2.0', method: 'session/update', params: { sessionId: session, update } }) + '\\n';
+       // A little more than the measure: much more would end the harness after its turn was cut off.
+       const count = Math.ceil(66 * 1024 * 1024 / Math.max(128, line.length - 256));
+       const chunk = line.repeat(Math.ceil(64 * 1024 / line.length));
+       for (let i = 0; i < count; i += chunk.length / line.length) { process.stdout.write(chunk); await drained(); }`,
+    );
+    assert.ok(flood.result.outcome === 'failed', JSON.stringify(flood.result));
+    assert.match(flood.result.message, /told more than 64 MiB in one turn/);
+    assert.equal((await runTurn(connection, `speak('well')`)).text, 'well');
+  });
+}
+
+test('a text of the longest kind that is told in single words is no excess', async (t) => {
+  const { connection } = await startForeign(t, program);
+  const { result, text } = await runTurn(
+    connection,
+    `for (let i = 0; i < 200_000; i++) { speak('word '); if (i % 100 === 0) await drained(); }`,
+  );
+  assert.deepEqual(result, { outcome: 'completed' });
+  assert.equal(text.length, 1_000_000);
+});
+
+test('more blank lines than the launcher keeps are taken like others, and the turn goes on', async (t) => {
+  const { connection } = await startForeign(t, program);
+  const { result, text } = await inTime(
+    'it is answered',
+    runTurn(
+      connection,
+      `const line = ' '.repeat(1024 * 1024) + '\\n';
+       for (let i = 0; i < 12; i++) { process.stdout.write(line); await drained(); }
+       speak('well');`,
+    ),
+  );
+  assert.deepEqual(result, { outcome: 'completed' });
+  assert.equal(text, 'well');
+});
+
+test('a harness that writes blank lines without end is ended', async (t) => {
+  const { connection, exited } = await startForeign(t, program);
+  const { result } = await inTime(
+    'it is ended',
+    runTurn(connection, `for (;;) { process.stdout.write('\\n'.repeat(64 * 1024)); await drained(); }`),
+  );
+  assert.ok(result.outcome === 'failed', JSON.stringify(result));
+  assert.match(result.message, /outside of its turns/);
+  await exited;
+});
+
 test('a call with an input of megabytes becomes events of an ordinary size', async (t) => {
   const { connection } = await startForeign(t, program);
   const { result, updates } = await runTurn(

@@ -1,4 +1,4 @@
-/** Cuts a byte stream into lines and tells the position of the byte after each. Bytes may be split anywhere. */
+/** Cuts a byte stream into lines, blank ones too, and tells the position of the byte after each. Bytes may be split anywhere. */
 export class LineCutter {
   readonly #maxBytes: number;
   readonly #onLine: (line: string, end: number) => void;
@@ -35,8 +35,7 @@ export class LineCutter {
       this.#restBytes = 0;
       this.#position += line.length + 1;
       from = at + 1;
-      const text = line.toString('utf8');
-      if (text.trim() !== '') this.#onLine(text, this.#position);
+      this.#onLine(line.toString('utf8'), this.#position);
     }
     if (this.#isStopped || from === chunk.length) return;
     this.#rest.push(chunk.subarray(from));
