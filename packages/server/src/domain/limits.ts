@@ -18,6 +18,11 @@ export const limits = {
   /** What a turn may put into artifacts, as JSON; and how many artifacts it may make. */
   artifactCharsPerTurn: 8 * 1024 * 1024,
   artifactsPerTurn: 100,
+  /**
+   * What a turn's log tells of its model calls: so many events in all, and so many before the calls are joined; then that
+   * often, with the sums by meter and model, and of so many different ones by name.
+   */
+  usageEventsPerTurn: { told: 2_000, alone: 1_000, joinedMs: 60_000, kinds: 50 },
   /** Of a question's text, of its form as JSON, and of its answer as JSON. */
   questionChars: 10_000,
   questionFormChars: 16 * 1024,

@@ -1,9 +1,10 @@
-import type { EventBody } from '../domain/events.ts';
 import type { RunError } from '../domain/errors.ts';
+import type { ModelUsage } from '../domain/ports/model-gateway.ts';
 import type { RunUsage, TerminalStatus } from '../domain/nouns.ts';
 import type { Claim, GivenUp, LedgerRow, RunLife, RunWriter } from '../services/run-life.ts';
 import { Questions } from './questions.ts';
 import { TurnLog, type RestoredLog } from './turn-log.ts';
+import { UsageEvents } from './usage-events.ts';
 
 /** Why a turn is stopped before its harness has ended it. */
 export type StopReason = 'cancel' | 'timeout' | 'lost' | 'drain';
@@ -17,6 +18,7 @@ export class Turn {
   readonly #stop = new AbortController();
   readonly #deadline: NodeJS.Timeout;
   readonly #usage: RunUsage;
+  readonly #usageEvents: UsageEvents;
   questions: Questions | null = null;
   stopReason: StopReason | null = null;
   isOver = false;
@@ -40,6 +42,7 @@ export class Turn {
       told: (position) => this.writer.told(position),
       ...(restored && { restored }),
     });
+    this.#usageEvents = new UsageEvents(runId, (...events) => this.writer.append(...events));
     this.writer.lost.addEventListener('abort', () => this.stop('lost'), { once: true });
     const leftMs = Math.max(0, claim.deadlineAt.getTime() - Date.now());
     this.#deadline = setTimeout(() => this.stop('timeout'), Math.min(leftMs, 2 ** 31 - 1));
@@ -58,7 +61,7 @@ export class Turn {
     void this.questions?.close();
   }
 
-  addUsage(rows: LedgerRow[], events: EventBody[]): void {
+  addUsage(rows: LedgerRow[], usage: Pick<ModelUsage, 'model' | 'entries'>): void {
     for (const row of rows) {
       if (row.meter === 'model.output_tokens') this.#usage.outputTokens += row.quantity;
       else if (row.meter.startsWith('model.')) this.#usage.inputTokens += row.quantity;
@@ -66,7 +69,8 @@ export class Turn {
     }
     // The money was spent whatever became of the run. What was set aside for it ends with its rows: those hurry.
     const isUrgent = rows.some((row) => row.reservation_id !== null);
-    this.writer.addUsage(rows, this.isOver ? [] : events, isUrgent);
+    const events = this.isOver ? [] : this.#usageEvents.take(usage);
+    this.writer.addUsage(rows, events, { isUrgent, isJoined: this.#usageEvents.isJoining });
   }
 
   /** Resolves when everything told so far is durable; rejects when the run is another owner's by now. */
@@ -101,6 +105,7 @@ export class Turn {
    */
   async leave(): Promise<void> {
     this.log.close();
+    this.#usageEvents.close();
     this.isOver = true;
     clearTimeout(this.#deadline);
     await this.writer.flushed();
@@ -114,6 +119,7 @@ export class Turn {
   async #end(): Promise<void> {
     await this.questions?.close();
     this.log.close();
+    this.#usageEvents.close();
     this.isOver = true;
     clearTimeout(this.#deadline);
   }

@@ -1,7 +1,5 @@
-import type { EventBody } from '../domain/events.ts';
 import { newId } from '../domain/ids.ts';
 import type { Log } from '../domain/log.ts';
-import { formatMicros } from '../domain/money.ts';
 import type { ModelCaller, ModelGatewayHooks, ModelUsage } from '../domain/ports/model-gateway.ts';
 import type { LedgerRow, RunLife } from '../services/run-life.ts';
 import type { Keeper } from './keeper.ts';
@@ -48,7 +46,7 @@ export function createUsageHooks(deps: {
     onUsage(caller, usage) {
       const turn = turnFor(caller, usage.sessionId);
       const rows = ledgerRows(caller, usage, turn);
-      if (turn) return turn.addUsage(rows, eventsOf(turn.claim.runId, usage));
+      if (turn) return turn.addUsage(rows, { ...usage, entries: counted(usage) });
       life.recordLateUsage(rows).catch((error: unknown) => {
         log.error('Usage could not be recorded.', { rows, error: String(error) });
       });
@@ -72,13 +70,6 @@ function ledgerRows(caller: ModelCaller, usage: ModelUsage, turn: Turn | null): 
     cost_micros: String(entry.costMicros),
     at,
     reservation_id: index === 0 ? usage.reservationId : null,
-  }));
-}
-
-function eventsOf(runId: string, usage: ModelUsage): EventBody[] {
-  return counted(usage).map(({ meter, quantity, costMicros }) => ({
-    type: 'usage.recorded',
-    data: { runId, meter, quantity, cost: formatMicros(costMicros), model: usage.model },
   }));
 }
 

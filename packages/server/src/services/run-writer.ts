@@ -4,6 +4,7 @@ import type { Log } from '../domain/log.ts';
 import type { Database } from '../store/database.ts';
 import { wasWritten, writeRuns } from '../store/lanes.ts';
 import type { Claim, LaneWrite, LaneWritten, LedgerRow } from '../store/lanes.ts';
+import { joinRows } from './join-rows.ts';
 import type { Publish } from './publish.ts';
 
 export interface WriterEnd {
@@ -23,8 +24,11 @@ export interface RunWriter {
   told(position: number): void;
   /** As `append`, with the run's new state. */
   change(status: 'running' | 'awaiting_input', ...events: EventBody[]): void;
-  /** Usage, with its events if the run is not over. `isUrgent`: at once; else with what is written next, soon. */
-  addUsage(rows: LedgerRow[], events: EventBody[], isUrgent: boolean): void;
+  /**
+   * Usage, with its events if the run is not over. `isUrgent`: at once; else with what is written next, soon. `isJoined`:
+   * rows of one kind that wait for the same write become one.
+   */
+  addUsage(rows: LedgerRow[], events: EventBody[], how: { isUrgent: boolean; isJoined: boolean }): void;
   /** The last write. Resolves with what was written, or null when the lane is another owner's. */
   settle(end: WriterEnd, events: EventBody[]): Promise<{ at: Date; isReady: boolean } | null>;
   /** Resolves when everything appended so far is durable, or the lane is lost. */
@@ -204,8 +208,9 @@ export function createRunWriters(
           writer.events.push(...events);
           schedule(writer);
         },
-        addUsage(rows, events, isUrgent) {
-          writer.ledger.push(...rows);
+        addUsage(rows, events, { isUrgent, isJoined }) {
+          if (isJoined) joinRows(writer.ledger, rows);
+          else writer.ledger.push(...rows);
           writer.events.push(...events);
           if (isUrgent || writer.isClosed) schedule(writer);
           else writer.soon ??= setTimeout(() => schedule(writer), SOON_MS);

@@ -138,7 +138,7 @@ test('what a turn used counts also when its run was lost to another owner', asyn
   past.append({ type: 'message.delta', data: { runId: lane!.runId, messageId, text: 'from the past' } });
   await past.flushed();
   await until('the earlier owner knows', () => past.lost.aborted);
-  past.addUsage([ledgerRow(world, agentId, 77n)], [], true);
+  past.addUsage([ledgerRow(world, agentId, 77n)], [], { isUrgent: true, isJoined: false });
   await until('it is in the ledger', async () => {
     const rows = await db.sql`select 1 from usage_ledger where agent_id = ${agentId} and cost_micros = 77`;
     return rows.length === 1;

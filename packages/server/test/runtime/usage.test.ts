@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { newId } from '../../src/domain/ids.ts';
+import { limits } from '../../src/domain/limits.ts';
 import type { ModelUsage } from '../../src/domain/ports/model-gateway.ts';
 import type { FakeSandbox } from '../support/fake-sandbox.ts';
 import { runWorld, send } from '../support/run-world.ts';
@@ -74,6 +76,64 @@ test('model calls are counted for their run: in the answer, the row, the ledger 
     [sent[0]!.runId, 405, 9],
   ];
   assert.deepEqual(new Set(sums.map(String)), new Set(expected.map(String)));
+});
+
+test('a turn of very many model calls tells the later ones joined, and nothing of them is lost or counted twice', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const door = gate();
+  let sandboxId = '';
+  const { runs, runtime } = await world.replica({
+    async script(_turn, sandbox) {
+      sandboxId = sandbox.id;
+      await door.opened;
+      return { outcome: 'completed' };
+    },
+  });
+  const { runId, conversationId } = await runs.send(owner, send('1', { agentId }));
+  await until('it is in its turn', () => sandboxId !== '');
+  const caller = { orgId: owner.orgId, agentId, sandboxId, model: '', tokenHash: '', secretKeys: {} };
+  const call = (model: string, reservationId: string | null = null) =>
+    runtime.hooks.onUsage(caller, { ...usage(null), model, reservationId });
+  const calls = 5_000;
+  for (let i = 0; i < calls; i += 1) call(i < 4_000 ? 'demo/guide' : `demo/model-${i}`);
+  // What was set aside for a call ends with its own row.
+  const set = newId();
+  await world.db.sql`
+    insert into budget_reservations (id, org_id, agent_id, node_id, cost_micros, expires_at)
+    values (${set}, ${owner.orgId}, ${agentId}, ${newId()}, 1, now() + interval '1 day')`;
+  call('demo/guide', set);
+  door.open();
+  const { run } = await runs.outcome(owner, runId, 60_000);
+  const all = {
+    inputTokens: 15 * (calls + 1),
+    outputTokens: 7 * (calls + 1),
+    costMicros: 135n * BigInt(calls + 1),
+  };
+  assert.deepEqual(run.usage, all);
+  assert.deepEqual((await runs.get(owner, runId)).usage, all);
+  const [ledger] = await world.db.sql`
+    select sum(quantity)::int as quantity, sum(cost_micros)::int as cost, count(*)::int as rows from usage_ledger`;
+  assert.deepEqual([ledger!['quantity'], ledger!['cost']], [22 * (calls + 1), 135 * (calls + 1)]);
+  // A thousand models have rows of their own; of the calls of one model, the joined ones share a few.
+  assert.ok(ledger!['rows'] < 5_000, `${ledger!['rows']}`);
+  const [spent] = await world.db
+    .sql`select sum(cost_micros)::int as cost from spending where owner_id = ${agentId}`;
+  assert.equal(spent!['cost'], 135 * (calls + 1));
+
+  const log = await world.log(conversationId);
+  assert.equal((await world.db.sql`select 1 from budget_reservations where id = ${set}`).length, 0);
+  const told = log.filter((event) => event.type === 'usage.recorded').map(({ data }) => data);
+  assert.ok(
+    told.length > limits.usageEventsPerTurn.alone && told.length <= limits.usageEventsPerTurn.told,
+    `${told.length}`,
+  );
+  const quantity = told.reduce((sum, data) => sum + Number(data['quantity']), 0);
+  const micros = told.reduce((sum, data) => sum + Math.round(Number(data['cost']) * 1e6), 0);
+  assert.deepEqual([quantity, micros], [22 * (calls + 1), 135 * (calls + 1)]);
+  assert.ok(told.some((data) => data['model'] === 'others'));
+  assert.equal(log.at(-1)!.type, 'run.completed');
 });
 
 test('a session that a harness names after the conversation of another agent counts for its own agent alone', async (t) => {
