@@ -196,7 +196,9 @@ export const limits = {
   gatewayConnections: 1_024,
   /** New ones to it after as many at once, since so many turns may begin in one moment: so many a second. */
   gatewayArrivals: { perSecond: 50 },
-  /** The same of its control channel: one is served, and a launcher without a service dials a few times a second. */
+  /** Requests by these connections, so many at once and then so many a second: far more than busy agents make; one beyond is refused. */
+  gatewayRequests: { burst: 2_048, perSecond: 1_000 },
+  /** New connections to its control channel: one is served, and a launcher without a service dials a few times a second. */
   controlArrivals: { burst: 64, perSecond: 20 },
   /** Requests, and bytes of more, that come on a connection of a sandbox behind one that is not answered: beyond it is closed at once. */
   pipelinedRequests: 16,

@@ -1,5 +1,7 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Bucket, type Pace } from '../domain/bucket.ts';
+import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
 import type { ReadEgressPolicy } from '../domain/ports/egress.ts';
 import type { ModelCaller, ModelGateway, ModelGatewayHooks } from '../domain/ports/model-gateway.ts';
@@ -31,6 +33,8 @@ export interface ModelGatewayOptions {
   timeouts?: Partial<Timeouts>;
   /** Bytes of request bodies that are held at once. */
   load?: Load;
+  /** How fast one sandbox may ask. */
+  requestPace?: Pace;
   /** Look for Ollama; only tests that must not see the machine's own say no. */
   detectOllama?: boolean;
 }
@@ -39,6 +43,9 @@ interface Gateway extends MeterOptions {
   providers: ReadonlyMap<string, Provider>;
   load: Load;
   readPolicy: ReadEgressPolicy;
+  /** Of each sandbox that has asked for something. */
+  paces: WeakMap<ModelCaller, Bucket>;
+  requestPace: Pace;
 }
 
 /** Looks for Ollama (300 ms at most) and opens the gateway; it listens nowhere, requests come in by `handle`. */
@@ -47,6 +54,8 @@ export async function createModelGateway(options: ModelGatewayOptions): Promise<
   const gateway: Gateway = {
     providers,
     load: options.load ?? new Load(),
+    paces: new WeakMap(),
+    requestPace: options.requestPace ?? limits.gatewayRequests,
     hooks: options.hooks,
     readPolicy: options.readPolicy,
     log: options.log,
@@ -99,10 +108,13 @@ async function answer(
 ): Promise<void> {
   let wire: Wire = guessWire(request);
   let heldBytes = 0;
+  // Whatever it asks for: a refusal is work as well.
+  const tooFast = overPace(gateway, caller);
   try {
     const route = parseRoute(request.method ?? '', request.url ?? '');
     if (!route) throw new WireError('not_found', 'The model gateway has no such path.');
     wire = route.wire;
+    if (tooFast) throw tooFast;
     checkToken(caller, request);
     if (route.purpose === 'list') {
       sendJson(response, 200, listModels(caller, route, gateway.providers));
@@ -119,12 +131,25 @@ async function answer(
     if (!(error instanceof WireError)) {
       gateway.log.error('model gateway failed', { agentId: caller.agentId, error: String(error) });
     }
-    const refusal =
-      error instanceof WireError ? error : new WireError('internal', 'The model gateway failed.');
-    sendError(request, response, wire, refusal);
+    const known = error instanceof WireError ? error : new WireError('internal', 'The model gateway failed.');
+    sendError(request, response, wire, tooFast ?? known);
   } finally {
     gateway.load.remove(caller.sandboxId, heldBytes);
   }
+}
+
+/** The socket counts connections, and one that is kept alive can ask thousands of times a second. */
+function overPace({ paces, requestPace }: Gateway, caller: ModelCaller): WireError | null {
+  const pace = paces.get(caller) ?? new Bucket(requestPace);
+  paces.set(caller, pace);
+  if (pace.spend(1) <= 0) return null;
+  // What is refused does not count, so that whoever waits as it was told is served.
+  pace.spend(-1);
+  return new WireError(
+    'too_busy',
+    `This sandbox makes more than ${requestPace.perSecond} model requests a second; try again a little later.`,
+    1,
+  );
 }
 
 function guessWire(request: IncomingMessage): Wire {
@@ -153,6 +178,11 @@ function sendError(request: IncomingMessage, response: ServerResponse, wire: Wir
     return;
   }
   const { status, body } = wireError(wire, error.code, error.message);
+  if (error.retryAfterSeconds !== null) {
+    response.setHeader('retry-after', error.retryAfterSeconds);
+    // To refuse without end costs time too; new connections have a pace of their own, and wait outside.
+    response.setHeader('connection', 'close');
+  }
   if (request.complete) sendJson(response, status, body);
   else sendWhileReceiving(request, response, status, body);
 }

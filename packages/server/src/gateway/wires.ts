@@ -50,11 +50,14 @@ function kind(status: number, anthropic: string, openai: string, gemini: string)
 /** A refusal whose text is safe to show inside the sandbox. */
 export class WireError extends Error {
   readonly code: WireErrorCode;
+  /** When it is worth another try, where that is known. */
+  readonly retryAfterSeconds: number | null;
 
-  constructor(code: WireErrorCode, message: string) {
+  constructor(code: WireErrorCode, message: string, retryAfterSeconds: number | null = null) {
     super(message);
     this.name = 'WireError';
     this.code = code;
+    this.retryAfterSeconds = retryAfterSeconds;
   }
 }
 

@@ -1,13 +1,20 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { connect } from 'node:net';
 import { test } from 'node:test';
+import type { Pace } from '../../src/domain/bucket.ts';
+import { limits } from '../../src/domain/limits.ts';
 import { operatorKey, sandboxToken, startGateway } from '../support/gateway.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 
 async function withGateway<T>(
   use: (gateway: TestGateway, calls: () => number) => Promise<T>,
-  options: { secretKeys?: Record<string, string>; file?: (url: string) => unknown; model?: string } = {},
+  options: {
+    secretKeys?: Record<string, string>;
+    file?: (url: string) => unknown;
+    model?: string;
+    requestPace?: Pace;
+  } = {},
 ): Promise<T> {
   const provider = await startScriptedModel(() => ({ text: ['ok'] }));
   const gateway = await startGateway({
@@ -21,6 +28,7 @@ async function withGateway<T>(
     },
     model: options.model ?? 'anthropic/m',
     ...(options.secretKeys ? { secretKeys: options.secretKeys } : {}),
+    ...(options.requestPace ? { gateway: { requestPace: options.requestPace } } : {}),
     ...(options.file ? { file: options.file(provider.url) } : {}),
   });
   try {
@@ -90,6 +98,43 @@ test('everything outside of the allow-list is 404 and reaches no provider', asyn
     }
     equal(calls(), 0);
   });
+});
+
+test('a sandbox that asks faster than its pace is told to wait in the shape of its wire, and its connection ends', async () => {
+  await withGateway(
+    async (gateway, calls) => {
+      const ask = (path: string, headers = {}) =>
+        gateway.send(path, {
+          headers: { connection: 'keep-alive', ...headers },
+          body: { model: 'm', messages: [] },
+        });
+      for (let i = 0; i < 2; i += 1) equal((await ask('/llm/anthropic/v1/messages')).status, 200);
+      equal((await gateway.send('/llm/openai/v1/models')).status, 200);
+      for (const path of ['/llm/anthropic/v1/messages', '/llm/openai/v1/chat/completions']) {
+        const refused = await ask(path);
+        const { error } = JSON.parse(refused.text) as {
+          error: { code: string; message: string; type: string };
+        };
+        deepEqual(
+          [refused.status, refused.headers['retry-after'], refused.headers.connection],
+          [429, '1', 'close'],
+        );
+        deepEqual([error.code, error.type], ['too_busy', 'rate_limit_error']);
+        ok(error.message.includes('try again'), error.message);
+      }
+      // Also what is refused anyway is refused so.
+      equal((await ask('/llm/anthropic/v1/messages', { authorization: 'Bearer x' })).status, 429);
+      equal((await ask('/llm/anthropic/v1/files')).status, 429);
+      equal((await ask('/llm/anthropic/v1/messages?key=abc')).status, 429);
+      equal(calls(), 2);
+    },
+    { requestPace: { burst: 3, perSecond: 0.001 } },
+  );
+});
+
+test('a sandbox may ask for as much as its busiest harness does: all its turns at once, several times a second', () => {
+  const { burst, perSecond } = limits.gatewayRequests;
+  ok(burst >= 2 * limits.gatewayConnections && perSecond >= 1_000);
 });
 
 test('a key in the query is refused, whatever it is called', async () => {
