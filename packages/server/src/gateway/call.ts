@@ -3,6 +3,8 @@ import { WireError } from './wires.ts';
 import { parseField, topLevelFields } from './json-fields.ts';
 import type { FieldSpan } from './json-fields.ts';
 import type { Provider } from './provider.ts';
+import { Pace } from './slices.ts';
+import type { Sliced } from './slices.ts';
 import { refuseServerTools, refuseSharedState } from './refusals.ts';
 import type { Route } from './routes.ts';
 import { setField, splice } from './splice.ts';
@@ -20,7 +22,12 @@ export interface Call {
   maxOutputTokens: number | null;
   /** The body in pieces: the caller's bytes, with what was put in between. */
   body: Buffer[];
+  /** Names and values in the caller's body, at all its levels. */
+  bodyValues: number;
 }
+
+/** Gemini's `generationConfig` may hold the schema of an answer. */
+const maxConfigBytes = 256 * 1024;
 
 /** Fields that decide something here, so that no second spelling of them may slip by. */
 const watched = new Set([
@@ -45,26 +52,28 @@ const watched = new Set([
 /** Gemini names the model and the manner of answer in the path. */
 const geminiWatched = new Set(['tools', 'cachedContent', 'generationConfig']);
 
-/** Chooses provider, key and model, and makes the body to send. Throws WireError. */
-export function prepareCall(
+/** Chooses provider, key and model, and makes the body to send; a large body is looked at in slices. Throws WireError. */
+export function* prepareCall(
   caller: ModelCaller,
   route: Route,
   providers: ReadonlyMap<string, Provider>,
   body: Buffer,
-): Call {
-  const fields = topLevelFields(body, route.wire === 'gemini' ? geminiWatched : watched);
+): Sliced<Call> {
+  const pace = new Pace();
+  const fields = yield* topLevelFields(body, route.wire === 'gemini' ? geminiWatched : watched, pace);
+  const bodyValues = pace.values;
   const asked = route.pathModel ?? modelField(body, fields);
   const target = chooseProvider(caller, route, providers, asked);
   const { provider, model } = target;
   const key = ownKey(caller, provider);
   if (provider.needsKey && key === null && provider.key === null) throw keyMissing(provider);
   if (key === null) refuseSharedState(body, fields);
-  if (!provider.allowServerTools) refuseServerTools(route.wire, body, fields);
+  if (!provider.allowServerTools) yield* refuseServerTools(route.wire, body, fields, pace);
 
   const isStream =
     route.wire === 'gemini'
       ? route.operation === 'streamGenerateContent'
-      : parseField(body, fields.get('stream')) === true;
+      : parseField(body, fields, 'stream') === true;
   const edits: Edit[] = [];
   if (route.wire !== 'gemini' && asked !== model)
     edits.push(setField(fields, 'model', JSON.stringify(model)));
@@ -78,11 +87,12 @@ export function prepareCall(
     isStream,
     maxOutputTokens: maxOutput(body, fields),
     body: splice(body, edits),
+    bodyValues,
   };
 }
 
 function modelField(body: Buffer, fields: Map<string, FieldSpan>): string | null {
-  const model = parseField(body, fields.get('model'));
+  const model = parseField(body, fields, 'model');
   if (model === undefined) return null;
   if (typeof model !== 'string' || model === '')
     throw new WireError('bad_request', 'The field "model" must be a text.');
@@ -148,19 +158,19 @@ function keyMissing(provider: Provider): WireError {
 }
 
 function maxOutput(body: Buffer, fields: Map<string, FieldSpan>): number | null {
-  const config = parseField(body, fields.get('generationConfig'));
+  const config = parseField(body, fields, 'generationConfig', maxConfigBytes);
   if (typeof config === 'object' && config !== null && 'maxOutputTokens' in config) {
     return typeof config.maxOutputTokens === 'number' ? config.maxOutputTokens : null;
   }
   for (const field of ['max_completion_tokens', 'max_tokens', 'max_output_tokens']) {
-    const value = parseField(body, fields.get(field));
+    const value = parseField(body, fields, field);
     if (typeof value === 'number' && Number.isInteger(value) && value > 0) return value;
   }
   return null;
 }
 
 function askForUsage(body: Buffer, fields: Map<string, FieldSpan>): Edit[] {
-  const options = parseField(body, fields.get('stream_options'));
+  const options = parseField(body, fields, 'stream_options');
   const isObject = typeof options === 'object' && options !== null && !Array.isArray(options);
   if (isObject && 'include_usage' in options && options.include_usage === true) return [];
   const merged = { ...(isObject ? options : {}), include_usage: true };

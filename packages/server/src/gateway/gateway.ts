@@ -15,6 +15,7 @@ import { demoProvider } from './demo/provider.ts';
 import type { Provider } from './provider.ts';
 import { readBody } from './read-body.ts';
 import { parseRoute } from './routes.ts';
+import { inSlices } from './slices.ts';
 import { refuseUrlSources } from './url-sources.ts';
 import { closeConnections, defaultTimeouts, openConnections } from './upstream.ts';
 import type { Timeouts } from './upstream.ts';
@@ -124,7 +125,7 @@ async function answer(
       gateway.load.add(caller.sandboxId, bytes);
       heldBytes += bytes;
     });
-    const call = prepareCall(caller, route, gateway.providers, body);
+    const call = await inSlices(prepareCall(caller, route, gateway.providers, body));
     if (!call.provider.allowServerTools) await refuseUrlSources(gateway.readPolicy, caller, route.wire, body);
     await meteredCall(gateway, { caller, route, call, request, response, requestBytes: body.length });
   } catch (error) {

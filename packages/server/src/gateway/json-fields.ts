@@ -1,3 +1,5 @@
+import { sliceBytes } from './slices.ts';
+import type { Pace, Sliced } from './slices.ts';
 import { WireError } from './wires.ts';
 
 /** Where the value of a top-level field lies: bytes `start` to `end` (exclusive). */
@@ -15,6 +17,13 @@ const closeBracket = 0x5d;
 const comma = 0x2c;
 const colon = 0x3a;
 const maxDepth = 512;
+/** Of an object that is looked at: the wires know some dozens. */
+export const maxFields = 256;
+const maxNameBytes = 256;
+/** In a row. It is stepped over in one go. */
+const maxSpaceBytes = 1024 * 1024;
+/** Of a number, or of what should be one. */
+const maxScalarBytes = 64;
 
 /**
  * Finds the fields of a JSON object without building it: prompts are large and only a few small fields matter here.
@@ -23,7 +32,11 @@ const maxDepth = 512;
  * differs from a `watched` one only in case (some parsers fold it), is refused, and so is everything that is no JSON
  * outside strings, such as comments. Throws WireError `bad_request`.
  */
-export function topLevelFields(body: Buffer, watched: ReadonlySet<string>): Map<string, FieldSpan> {
+export function* topLevelFields(
+  body: Buffer,
+  watched: ReadonlySet<string>,
+  pace: Pace,
+): Sliced<Map<string, FieldSpan>> {
   const fields = new Map<string, FieldSpan>();
   let at = skipSpace(body, 0);
   if (body[at] !== openBrace) throw malformed('it must be an object');
@@ -31,37 +44,64 @@ export function topLevelFields(body: Buffer, watched: ReadonlySet<string>): Map<
   if (body[at] === closeBrace) return endOfBody(body, at + 1, fields);
   for (;;) {
     if (body[at] !== quote) throw malformed('a field name is expected', at);
+    if (fields.size === maxFields)
+      throw new WireError(
+        'bad_request',
+        `An object of a model request may have at most ${maxFields} fields.`,
+      );
+    const nameStart = at;
     const nameEnd = skipString(body, at);
-    const name = readString(body, at, nameEnd);
+    const name = readName(body, at, nameEnd);
     at = skipSpace(body, nameEnd);
     if (body[at] !== colon) throw malformed('":" is expected', at);
     const start = skipSpace(body, at + 1);
-    const end = skipValue(body, start);
+    const end = yield* skipValue(body, start, pace);
     checkName(name, fields, watched);
     fields.set(name, { start, end });
     at = skipSpace(body, end);
     if (body[at] === closeBrace) return endOfBody(body, at + 1, fields);
     if (body[at] !== comma) throw malformed('"," or "}" is expected', at);
     at = skipSpace(body, at + 1);
+    pace.leftBytes -= start - nameStart + at - end;
   }
 }
 
 /** The spans of an array's elements; null when the value is no array. The bytes must have been checked before. */
-export function arrayElements(body: Buffer, span: FieldSpan): FieldSpan[] | null {
+export function* arrayElements(
+  body: Buffer,
+  span: FieldSpan,
+  maxElements: number,
+  pace: Pace,
+): Sliced<FieldSpan[] | null> {
   if (body[span.start] !== openBracket) return null;
   const elements: FieldSpan[] = [];
   let at = skipSpace(body, span.start + 1);
   while (at < span.end && body[at] !== closeBracket) {
-    const end = skipValue(body, at);
+    if (elements.length === maxElements)
+      throw new WireError(
+        'bad_request',
+        `A list of a model request may have at most ${maxElements} entries here.`,
+      );
+    const end = yield* skipValue(body, at, pace);
     elements.push({ start: at, end });
     at = skipSpace(body, end);
     if (body[at] === comma) at = skipSpace(body, at + 1);
+    pace.leftBytes -= at - end;
   }
   return elements;
 }
 
-export function parseField(body: Buffer, span: FieldSpan | undefined): unknown {
+/** Builds the value of a field. What is needed here is small; a large one would take long to build, and is refused. */
+export function parseField(
+  body: Buffer,
+  fields: ReadonlyMap<string, FieldSpan>,
+  name: string,
+  maxBytes = 1024,
+): unknown {
+  const span = fields.get(name);
   if (!span) return undefined;
+  if (span.end - span.start > maxBytes)
+    throw new WireError('bad_request', `The field "${name}" may have at most ${maxBytes} bytes here.`);
   try {
     return JSON.parse(body.toString('utf8', span.start, span.end));
   } catch {
@@ -95,6 +135,7 @@ function skipSpace(body: Buffer, from: number): number {
     const byte = body[at];
     if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return at;
     at += 1;
+    if (at - from > maxSpaceBytes) throw malformed('too much white space', from);
   }
 }
 
@@ -110,7 +151,12 @@ function skipString(body: Buffer, from: number): number {
   throw malformed('a text does not end', from);
 }
 
-function readString(body: Buffer, start: number, end: number): string {
+function readName(body: Buffer, start: number, end: number): string {
+  if (end - start > maxNameBytes + 2)
+    throw new WireError(
+      'bad_request',
+      `The name of a field may have at most ${maxNameBytes} bytes (byte ${start}).`,
+    );
   const text = body.toString('utf8', start, end);
   if (!text.includes('\\')) return text.slice(1, -1);
   try {
@@ -121,10 +167,16 @@ function readString(body: Buffer, start: number, end: number): string {
 }
 
 /** Returns the place after the value that begins at `from`. Brackets must match; nesting is bounded. */
-function skipValue(body: Buffer, from: number): number {
+function* skipValue(body: Buffer, from: number, pace: Pace): Sliced<number> {
   const open: number[] = [];
   let at = from;
+  let sliceEnd = from + pace.leftBytes;
   for (;;) {
+    if (at >= sliceEnd) {
+      yield;
+      sliceEnd = at + sliceBytes;
+    }
+    pace.values += 1;
     const byte = body[at];
     if (byte === undefined) throw malformed('it ends too early', at);
     if (byte === quote) at = skipString(body, at);
@@ -135,12 +187,14 @@ function skipValue(body: Buffer, from: number): number {
       if (body[at] !== byte + 2) continue;
       open.pop();
       at += 1;
-    } else at = skipScalar(body, at);
+    } else at = skipScalar(body, at, byte);
     at = closeAll(body, at, open);
-    if (open.length === 0) return at;
+    if (open.length === 0) break;
     if (body[at] !== comma && body[at] !== colon) throw malformed('"," is expected', at);
     at = skipSpace(body, at + 1);
   }
+  pace.leftBytes = sliceEnd - at;
+  return at;
 }
 
 /** Steps over closing brackets and the space around them, up to the next separator of what is still open. */
@@ -156,16 +210,36 @@ function closeAll(body: Buffer, from: number, open: number[]): number {
   return at;
 }
 
-const scalar = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
-
-function skipScalar(body: Buffer, from: number): number {
-  let at = from;
-  for (; at < body.length; at += 1) {
-    const byte = body[at] as number;
-    if (byte <= 0x20 || byte === comma || byte === closeBrace || byte === closeBracket || byte === colon)
-      break;
+/** RFC 8259, sections 3 and 6. What may not follow a value is seen by whoever reads on. */
+function skipScalar(body: Buffer, from: number, byte: number): number {
+  if (byte === 0x74) return skipWord(body, from, 'true');
+  if (byte === 0x66) return skipWord(body, from, 'false');
+  if (byte === 0x6e) return skipWord(body, from, 'null');
+  let at = byte === 0x2d ? from + 1 : from;
+  at = body[at] === 0x30 ? at + 1 : skipDigits(body, at, from);
+  if (body[at] === 0x2e) at = skipDigits(body, at + 1, from);
+  if (body[at] === 0x65 || body[at] === 0x45) {
+    const sign = body[at + 1];
+    at = skipDigits(body, sign === 0x2b || sign === 0x2d ? at + 2 : at + 1, from);
   }
-  if (at - from > 64 || !scalar.test(body.toString('latin1', from, at)))
-    throw malformed('a value is expected', from);
+  if (at - from > maxScalarBytes) throw malformed('a value is expected', from);
+  return at;
+}
+
+function skipWord(body: Buffer, from: number, word: string): number {
+  for (let index = 1; index < word.length; index += 1) {
+    if (body[from + index] !== word.charCodeAt(index)) throw malformed('a value is expected', from);
+  }
+  return from + word.length;
+}
+
+function skipDigits(body: Buffer, first: number, from: number): number {
+  let at = first;
+  for (;;) {
+    const byte = body[at] as number;
+    if (!(byte >= 0x30 && byte <= 0x39)) break;
+    at += 1;
+  }
+  if (at === first) throw malformed('a value is expected', from);
   return at;
 }

@@ -1,5 +1,6 @@
 import { arrayElements, parseField, topLevelFields } from './json-fields.ts';
 import type { FieldSpan } from './json-fields.ts';
+import type { Pace, Sliced } from './slices.ts';
 import { WireError } from './wires.ts';
 import type { Wire } from './wires.ts';
 
@@ -37,31 +38,36 @@ const localTools: Record<Exclude<Wire, 'gemini'>, RegExp> = {
 
 const serverToolFields = ['mcp_servers', 'web_search_options', 'plugins'];
 
+const toolWatched = new Set(['type']);
+
 const MAX_KEPT_BYTES = 64 * 1024;
 /** The tools of the last request of each wire that had none to refuse: a harness sends the same ones with every call. */
 const lastHarmless = new Map<Wire, Buffer>();
+
+/** More than any provider takes with its request. */
+export const maxTools = 10_000;
 
 /**
  * A provider's own tools (web search, code, remote MCP) reach the internet past the sandbox's rules and are billed
  * apart from tokens. Throws WireError.
  */
-export function refuseServerTools(wire: Wire, body: Buffer, fields: Fields): void {
+export function* refuseServerTools(wire: Wire, body: Buffer, fields: Fields, pace: Pace): Sliced<void> {
   const named = serverToolFields.find((name) => isSet(body, fields.get(name)));
   if (named) throw serverTool(`"${named}"`);
   const span = fields.get('tools');
   if (!span) return;
   const given = body.subarray(span.start, span.end);
   if (lastHarmless.get(wire)?.equals(given)) return;
-  for (const element of arrayElements(body, span) ?? []) {
+  for (const element of (yield* arrayElements(body, span, maxTools, pace)) ?? []) {
     if (body[element.start] !== 0x7b) continue;
     const bytes = body.subarray(element.start, element.end);
-    const tool = topLevelFields(bytes, new Set(['type']));
+    const tool = yield* topLevelFields(bytes, toolWatched, pace);
     if (wire === 'gemini') {
       const other = [...tool.keys()].find((name) => !/^function_?declarations$/i.test(name));
       if (other !== undefined) throw serverTool(`The tool "${other}"`);
       continue;
     }
-    const type = parseField(bytes, tool.get('type'));
+    const type = parseField(bytes, tool, 'type');
     if (type === undefined || (typeof type === 'string' && localTools[wire].test(type))) continue;
     throw serverTool(`The tool type "${String(type).slice(0, 64)}"`);
   }

@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Call } from '../call.ts';
 import { tokensOfBytes } from '../prices.ts';
 import type { Tokens } from '../prices.ts';
@@ -24,6 +25,7 @@ export async function answerDemo(
   if (route.operation !== 'chat/completions') {
     throw new WireError('not_found', 'The demonstration provider has the path chat/completions only.');
   }
+  checkSize(call);
   const body = call.body.length === 1 ? (call.body[0] as Buffer) : Buffer.concat(call.body);
   const reply = guide(readConversation(body));
   const promptTokens = tokensOfBytes(body.length);
@@ -47,6 +49,21 @@ export async function answerDemo(
       isEstimated: false,
     });
   }
+}
+
+/** What a harness keeps of a conversation, with images, is far less. */
+const maxBodyBytes = 8 * 1024 * 1024;
+/** The body is built whole, which takes long by the number of what is in it, and not by its bytes. */
+const maxBodyValues = 100_000;
+
+function checkSize(call: Call): void {
+  const bytes = call.body.reduce((sum, piece) => sum + piece.length, 0);
+  if (bytes <= maxBodyBytes && call.bodyValues <= maxBodyValues) return;
+  const most = bytes > maxBodyBytes ? `${maxBodyBytes} bytes` : `${maxBodyValues} names and values`;
+  throw new WireError(
+    'too_large',
+    `The demonstration provider takes requests of at most ${most}: begin a new conversation, or use a real provider.`,
+  );
 }
 
 function outputTokens(reply: GuideReply, sent: number): number {
@@ -83,28 +100,74 @@ function completion(reply: GuideReply, promptTokens: number): object {
   };
 }
 
-/** Returns how many tokens were sent, which are fewer than all when the client left. */
+/** Written at once; the next is written when the system has taken it. */
+const maxHeldChars = 16 * 1024;
+
+/**
+ * Returns how many tokens were sent, which are fewer than all when the client left. Of what a client does not read, or of
+ * an answer that waits behind another on its connection, no more than one piece is held.
+ */
 async function stream(reply: GuideReply, promptTokens: number, response: ServerResponse): Promise<number> {
   response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
   let sent = 0;
-  if (reply.gapMs === 0) {
-    // Nothing is waited for, so everything leaves in one write.
-    const events = [
-      event({ role: 'assistant', content: '' }),
-      ...reply.tokens.map((content) => event({ content })),
-    ];
-    response.end(events.join('') + ending(reply, promptTokens));
-    return outputTokens(reply, reply.tokens.length);
-  }
-  response.write(event({ role: 'assistant', content: '' }));
+  let piece = event({ role: 'assistant', content: '' });
   for (const content of reply.tokens) {
-    if (sent > 0) await gap(response, reply.gapMs);
-    if (response.destroyed) return outputTokens(reply, sent);
-    response.write(event({ content }));
+    if (sent > 0 && reply.gapMs > 0) await gap(response, reply.gapMs);
+    if (isGone(response)) return outputTokens(reply, sent);
+    piece += event({ content });
     sent += 1;
+    // Without a gap nothing is waited for, so a short answer leaves in one write, with its end.
+    if (reply.gapMs === 0 && piece.length < maxHeldChars) continue;
+    await taken(response, piece);
+    piece = '';
   }
-  response.end(ending(reply, promptTokens));
+  if (isGone(response)) return outputTokens(reply, sent);
+  response.end(piece + ending(reply, promptTokens));
   return outputTokens(reply, sent);
+}
+
+const isGone = (response: ServerResponse): boolean => response.destroyed || response.req.socket.destroyed;
+
+function taken(response: ServerResponse, piece: string): Promise<void> {
+  return untilGone(response, (done) => void response.write(piece, done));
+}
+
+function gap(response: ServerResponse, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  return untilGone(response, (done) => (timer = setTimeout(done, ms))).finally(() => clearTimeout(timer));
+}
+
+/** What waits for the end of each connection. */
+const waiting = new WeakMap<Socket, Set<() => void>>();
+
+function waitingFor(socket: Socket): Set<() => void> {
+  const known = waiting.get(socket);
+  if (known) return known;
+  const all = new Set<() => void>();
+  waiting.set(socket, all);
+  // One listener for all, however many answers wait.
+  socket.once('close', () => {
+    for (const done of all) done();
+  });
+  return all;
+}
+
+/**
+ * Waits until `begin` says that it is done, or the client has left. An answer that waits behind another on its connection
+ * has no socket yet, and hears nothing of its end: so the request's is asked.
+ */
+function untilGone(response: ServerResponse, begin: (done: () => void) => void): Promise<void> {
+  return new Promise((resolve) => {
+    const others = waitingFor(response.req.socket);
+    const done = (): void => {
+      others.delete(done);
+      response.off('close', done);
+      resolve();
+    };
+    others.add(done);
+    response.on('close', done);
+    begin(done);
+  });
 }
 
 const eventStart = JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1);
@@ -118,17 +181,4 @@ function ending(reply: GuideReply, promptTokens: number): string {
   const call = reply.call ? event({ tool_calls: toolCalls(reply) }) : '';
   const last = `data: ${eventStart},"choices":[],"usage":${JSON.stringify(counted)}}\n\n`;
   return `${call}${event({}, finishReason(reply))}${last}data: [DONE]\n\n`;
-}
-
-/** Ends early when the client leaves. */
-function gap(response: ServerResponse, ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      clearTimeout(timer);
-      response.off('close', done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    response.on('close', done);
-  });
 }

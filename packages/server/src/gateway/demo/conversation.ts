@@ -1,4 +1,3 @@
-import { parseField } from '../json-fields.ts';
 import { WireError } from '../wires.ts';
 
 /** What the guide looks at in a Chat Completions request. */
@@ -22,7 +21,7 @@ const shellNames = /^(?:bash|shell|exec|execute|terminal|run_shell_command|run_c
 
 /** Throws WireError when the body is no request of this wire. */
 export function readConversation(body: Buffer): Conversation {
-  const request = parseField(body, { start: 0, end: body.length }) as Fields;
+  const request = parse(body);
   const messages = request['messages'];
   if (!Array.isArray(messages) || !messages.every(isObject)) {
     throw new WireError('bad_request', 'The field "messages" must be a list of objects.');
@@ -48,6 +47,15 @@ export function readConversation(body: Buffer): Conversation {
       .join(''),
     shell: findShell(request['tools']),
   };
+}
+
+/** That it is an object is known. */
+function parse(body: Buffer): Fields {
+  try {
+    return JSON.parse(body.toString('utf8')) as Fields;
+  } catch {
+    throw new WireError('bad_request', 'The body is not valid JSON: a value cannot be read.');
+  }
 }
 
 const isResult = (message: Fields): boolean => message['role'] === 'tool';

@@ -2,12 +2,16 @@ import type { Conversation } from './conversation.ts';
 
 /** What the guide says next: text in tokens, or one call of the shell. */
 export interface GuideReply {
-  tokens: string[];
+  tokens: readonly string[];
   gapMs: number;
   call: { id: string; name: string; input: object } | null;
 }
 
 const maxCommands = 20;
+const maxCommandChars = 32_768;
+/** Of one answer. */
+const maxTokens = 4096;
+const maxTextChars = 32_768;
 const maxSlowTokens = 1000;
 const maxSlowGapMs = 5000;
 /** Of all shown outputs of one answer together. */
@@ -24,9 +28,8 @@ export function guide(conversation: Conversation): GuideReply {
 }
 
 /** What is left of an answer that was cut off after `said`. */
-function rest(tokens: string[], said: string): string[] {
-  const text = tokens.join('');
-  if (said === '' || !text.startsWith(said)) return tokens;
+function rest(tokens: readonly string[], said: string): readonly string[] {
+  if (said === '' || !tokens.join('').startsWith(said)) return tokens;
   let chars = said.length;
   return tokens.flatMap((token) => {
     const left = token.slice(Math.min(chars, token.length));
@@ -40,16 +43,19 @@ function wholeReply(conversation: Conversation): GuideReply {
   if (commands.length > 0) return runNext(conversation, commands);
   const said = /^\s*say:[ \t]?([\s\S]*)$/.exec(conversation.question)?.[1];
   if (said !== undefined) return say(said);
-  const [, count, gap] = /^\s*slow:\s*(\d{1,6})(?:\s+(\d{1,6}))?\s*$/.exec(conversation.question) ?? [];
+  const [, count, gap] =
+    /^\s*slow:\s*(\d{1,6})(?:\s+(\d{1,6}))?\s*$/.exec(conversation.question.slice(0, maxTextChars)) ?? [];
   if (count !== undefined) return countSlowly(Number(count), Number(gap ?? 100));
   return say(introduction(conversation));
 }
 
 function commandsIn(text: string): string[] {
-  const commands = [...text.matchAll(/^[ \t]*run:[ \t]*(\S.*)$/gm)].map((match) =>
-    (match[1] as string).trimEnd(),
-  );
-  return commands.slice(0, maxCommands);
+  const commands: string[] = [];
+  for (const match of text.matchAll(/^[ \t]*run:[ \t]*(\S.*)$/gm)) {
+    commands.push((match[1] as string).trimEnd());
+    if (commands.length === maxCommands) break;
+  }
+  return commands;
 }
 
 function runNext(conversation: Conversation, commands: string[]): GuideReply {
@@ -57,6 +63,10 @@ function runNext(conversation: Conversation, commands: string[]): GuideReply {
   if (!shell) return say('This harness offers no shell tool, so the command cannot be run.');
   const next = commands[results.length];
   if (next === undefined) return say(report(commands, results));
+  if (next.length > maxCommandChars)
+    return say(
+      `This command is too long: the demonstration runs none of more than ${maxCommandChars} characters.`,
+    );
   const id = `call_demo_${conversation.messageCount}_${results.length + 1}`;
   return { tokens: [], gapMs: 0, call: { id, name: shell.name, input: shell.argumentsFor(next) } };
 }
@@ -89,13 +99,24 @@ function wellFormed(text: string): string {
   return text.replace(/[\uD800-\uDBFF]$|^[\uDC00-\uDFFF]/, '');
 }
 
+/** All slow answers share it, since each may be held for long. */
+const counted: readonly string[] = Array.from({ length: maxSlowTokens }, (_, index) => `${index + 1} `);
+
 function countSlowly(count: number, gapMs: number): GuideReply {
-  const tokens = Array.from({ length: Math.min(count, maxSlowTokens) }, (_, index) => `${index + 1} `);
-  return { tokens, gapMs: Math.min(gapMs, maxSlowGapMs), call: null };
+  return { tokens: counted.slice(0, count), gapMs: Math.min(gapMs, maxSlowGapMs), call: null };
 }
 
+/** A longer text is cut, and says so. */
 function say(text: string): GuideReply {
-  return { tokens: text.match(/\s*\S+\s*?(?=\s|$)|\s+/g) ?? [], gapMs: 0, call: null };
+  const start = text.length > maxTextChars ? wellFormed(text.slice(0, maxTextChars)) : text;
+  const words: string[] = start.match(/\s*\S+\s*?(?=\s|$)|\s+/g) ?? [];
+  const tokens = words.slice(0, maxTokens);
+  if (start !== text || words.length > maxTokens) {
+    tokens.push(
+      `\n\n(The rest is left out: the demonstration says at most ${maxTokens} words and ${maxTextChars} characters.)`,
+    );
+  }
+  return { tokens, gapMs: 0, call: null };
 }
 
 function introduction(conversation: Conversation): string {
@@ -118,7 +139,7 @@ function introduction(conversation: Conversation): string {
 }
 
 function quoteStart(text: string, chars: number): string {
-  const line = text.replace(/\s+/g, ' ').trim();
+  const line = text.slice(0, maxTextChars).replace(/\s+/g, ' ').trim();
   if (line === '') return '(none)';
   return line.length <= chars ? `"${line}"` : `"${wellFormed(line.slice(0, chars))}…"`;
 }
