@@ -1,5 +1,4 @@
 import type { ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import type { Call } from '../call.ts';
 import { tokensOfBytes } from '../prices.ts';
 import type { Tokens } from '../prices.ts';
@@ -113,7 +112,7 @@ async function stream(reply: GuideReply, promptTokens: number, response: ServerR
   let piece = event({ role: 'assistant', content: '' });
   for (const content of reply.tokens) {
     if (sent > 0 && reply.gapMs > 0) await gap(response, reply.gapMs);
-    if (isGone(response)) return outputTokens(reply, sent);
+    if (response.destroyed) return outputTokens(reply, sent);
     piece += event({ content });
     sent += 1;
     // Without a gap nothing is waited for, so a short answer leaves in one write, with its end.
@@ -121,12 +120,10 @@ async function stream(reply: GuideReply, promptTokens: number, response: ServerR
     await taken(response, piece);
     piece = '';
   }
-  if (isGone(response)) return outputTokens(reply, sent);
+  if (response.destroyed) return outputTokens(reply, sent);
   response.end(piece + ending(reply, promptTokens));
   return outputTokens(reply, sent);
 }
-
-const isGone = (response: ServerResponse): boolean => response.destroyed || response.req.socket.destroyed;
 
 function taken(response: ServerResponse, piece: string): Promise<void> {
   return untilGone(response, (done) => void response.write(piece, done));
@@ -137,34 +134,13 @@ function gap(response: ServerResponse, ms: number): Promise<void> {
   return untilGone(response, (done) => (timer = setTimeout(done, ms))).finally(() => clearTimeout(timer));
 }
 
-/** What waits for the end of each connection. */
-const waiting = new WeakMap<Socket, Set<() => void>>();
-
-function waitingFor(socket: Socket): Set<() => void> {
-  const known = waiting.get(socket);
-  if (known) return known;
-  const all = new Set<() => void>();
-  waiting.set(socket, all);
-  // One listener for all, however many answers wait.
-  socket.once('close', () => {
-    for (const done of all) done();
-  });
-  return all;
-}
-
-/**
- * Waits until `begin` says that it is done, or the client has left. An answer that waits behind another on its connection
- * has no socket yet, and hears nothing of its end: so the request's is asked.
- */
+/** Waits until `begin` says that it is done, or the client has left, also one whose answer waits behind another. */
 function untilGone(response: ServerResponse, begin: (done: () => void) => void): Promise<void> {
   return new Promise((resolve) => {
-    const others = waitingFor(response.req.socket);
     const done = (): void => {
-      others.delete(done);
       response.off('close', done);
       resolve();
     };
-    others.add(done);
     response.on('close', done);
     begin(done);
   });
