@@ -3,6 +3,8 @@ import { readTarget } from '../domain/egress-rules.ts';
 import type { EgressTarget } from '../domain/egress-rules.ts';
 import type { ModelCaller } from '../domain/ports/model-gateway.ts';
 import type { ReadEgressPolicy } from '../domain/ports/egress.ts';
+import { inSlices, sliceBytes } from './slices.ts';
+import type { Sliced } from './slices.ts';
 import { WireError } from './wires.ts';
 import type { Wire } from './wires.ts';
 
@@ -53,14 +55,21 @@ export async function refuseUrlSources(
   wire: Wire,
   body: Buffer,
 ): Promise<void> {
-  if (!marker.test(body.toString('latin1'))) return;
-  const urls = urlSources(wire, body);
+  const urls = await inSlices(urlSources(wire, body));
   if (urls.length === 0) return;
   const policy = await readPolicy(caller.agentId);
   if (policy.mode === 'open' && policy.deny.length === 0) return;
   const { check } = compileEgressPolicy(policy);
+  await inSlices(checkAll(urls, caller.agentId, check));
+}
+
+/** Compared with the rules in one go. */
+const urlsInOneGo = 4096;
+
+function* checkAll(urls: string[], agentId: string, check: (target: EgressTarget) => unknown): Sliced<void> {
   const seen = new Set<string>();
-  for (const url of urls) {
+  for (const [index, url] of urls.entries()) {
+    if (index > 0 && index % urlsInOneGo === 0) yield;
     const target = targetOf(url);
     if (target === null) {
       throw refused(
@@ -76,7 +85,7 @@ export async function refuseUrlSources(
       check(target);
     } catch (error) {
       if (!(error instanceof EgressRefused)) throw error;
-      const remedy = egressRemedy(caller.agentId, error.reason, target);
+      const remedy = egressRemedy(agentId, error.reason, target);
       throw refused(`would be fetched past the agent's network rules: ${error.message}`, remedy);
     }
   }
@@ -109,12 +118,18 @@ interface Open {
  * The URLs that the provider would fetch, as they are written. It goes through all fields, also those that are there
  * twice, since parsers differ in which one they take.
  */
-function urlSources(wire: Wire, body: Buffer): string[] {
+export function* urlSources(wire: Wire, body: Buffer): Sliced<string[]> {
   const { isSource, notBelow } = places[wire];
   const urls: string[] = [];
+  if (!(yield* hasMarker(body))) return urls;
+  let sliceEnd = sliceBytes;
   const open: Open[] = [];
   let isName = false;
   for (let at = 0; at < body.length; at += 1) {
+    if (at >= sliceEnd) {
+      yield;
+      sliceEnd = at + sliceBytes;
+    }
     const inner = open[open.length - 1];
     switch (body[at]) {
       case 0x7b:
@@ -148,6 +163,17 @@ function urlSources(wire: Wire, body: Buffer): string[] {
     }
   }
   return urls;
+}
+
+/** No less than the longest marker, which may lie across the end of a slice. */
+const overlapBytes = 16;
+
+function* hasMarker(body: Buffer): Sliced<boolean> {
+  for (let from = 0; from < body.length; from += sliceBytes) {
+    if (from > 0) yield;
+    if (marker.test(body.toString('latin1', from, from + sliceBytes + overlapBytes))) return true;
+  }
+  return false;
 }
 
 /** From the opening quote to the closing one. */

@@ -1,4 +1,4 @@
-import { equal, match, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { createServer } from 'node:http';
 import type { ServerResponse } from 'node:http';
 import { connect } from 'node:net';
@@ -10,6 +10,7 @@ import { prepareCall } from '../../src/gateway/call.ts';
 import { readProviders } from '../../src/gateway/providers.ts';
 import { parseRoute } from '../../src/gateway/routes.ts';
 import { inSlices, sliceBytes } from '../../src/gateway/slices.ts';
+import { urlSources } from '../../src/gateway/url-sources.ts';
 import { operatorKey, sandboxToken, startGateway } from '../support/gateway.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
@@ -136,6 +137,28 @@ test('while a large body is looked at the event loop turns once for each slice o
   for (const running = work(fields); !running.next().done;) pauses += 1;
   ok(pauses >= Math.floor(fields.length / sliceBytes) - 1, `${pauses} pauses between small fields`);
   ok(work(bodyWith('{"role":"user","content":"hello"},', 100)).next().done);
+});
+
+test('sources that are named by URL are looked for in slices as well, and one across the end of a slice is found', async () => {
+  const pausesOf = (body: string): { pauses: number; urls: string[] } => {
+    const running = urlSources('openai-chat', Buffer.from(body));
+    for (let pauses = 0; ; pauses += 1) {
+      const step = running.next();
+      if (step.done) return { pauses, urls: step.value };
+    }
+  };
+  const source = '{"image_url":{"url":"https://a.example/x"}}';
+  for (let shift = 0; shift < 40; shift += 1) {
+    const { urls } = pausesOf(
+      `["${'a'.repeat(sliceBytes - 40 + shift)}",{"image_url":"https://a.example/x"}]`,
+    );
+    deepEqual(urls, ['https://a.example/x'], `${shift}`);
+  }
+  const many = pausesOf(list(50_000, source));
+  equal(many.urls.length, 50_000);
+  ok(many.pauses >= Math.floor((50_000 * source.length) / (sliceBytes + 100)) - 1, `${many.pauses} pauses`);
+  const none = pausesOf(list(500_000, '{}'));
+  ok(none.pauses >= Math.floor(1_500_000 / sliceBytes), `${none.pauses} pauses`);
 });
 
 test('a body in pieces of one byte arrives whole', async (t) => {
