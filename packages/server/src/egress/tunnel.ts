@@ -3,12 +3,11 @@ import type { Socket } from 'node:net';
 import { parseAddress } from '../domain/address-ranges.ts';
 import { EgressRefused, type EgressAllowed, type EgressTarget } from '../domain/egress-policy.ts';
 import { readHostName } from '../domain/egress-rules.ts';
-import { limits } from '../domain/limits.ts';
 import { refuseSocket, refuseTunnel } from './answers.ts';
-import { readFirstBytes, type FirstBytes } from './client-hello.ts';
 import type { EgressConnection } from './connection.ts';
 import { readConnectTarget } from './request-head.ts';
 import { refused } from './session.ts';
+import { maxPieces, readStart, type Start } from './start.ts';
 
 /** Reads the requests of a tunnel that carries plain HTTP. */
 export type ServeHttp = (connection: EgressConnection) => void;
@@ -96,10 +95,11 @@ function join(client: Socket, upstream: Socket): void {
   client.pipe(upstream).pipe(client);
 }
 
-function checkName(first: FirstBytes, target: EgressTarget, allowed: EgressAllowed): void {
+function checkName(first: Start, target: EgressTarget, allowed: EgressAllowed): void {
   const { host } = target;
   if (first.kind !== 'hello') {
-    const what = first.kind === 'other' ? 'neither TLS nor HTTP' : 'TLS that cannot be read';
+    const pieces = first.kind === 'pieces' ? `TLS whose begin came in ${maxPieces} pieces` : null;
+    const what = pieces ?? (first.kind === 'other' ? 'neither TLS nor HTTP' : 'TLS that cannot be read');
     throw new EgressRefused('not_tls', `What was sent to ${host} is ${what}.`);
   }
   if (first.serverName === null) {
@@ -115,46 +115,4 @@ function checkName(first: FirstBytes, target: EgressTarget, allowed: EgressAllow
       `The TLS connection to ${host} hides its name (Encrypted ClientHello).`,
     );
   }
-}
-
-type Start = FirstBytes | { kind: 'http' } | { kind: 'ended' };
-
-/** Reads until it is clear what the bytes are, and puts them back; the socket is paused then. */
-function readStart(client: Socket): Promise<Start> {
-  return new Promise((resolve) => {
-    let bytes = Buffer.alloc(0);
-    const onData = (chunk: Buffer) => {
-      bytes = Buffer.concat([bytes, chunk]);
-      const start = classify(bytes);
-      if (start.kind !== 'more') end(start);
-    };
-    const onEnd = () => end(bytes.length > 0 ? { kind: 'other' } : { kind: 'ended' });
-    function end(start: Start): void {
-      client.pause();
-      client.off('data', onData).off('end', onEnd).off('close', onEnd);
-      if (bytes.length > 0 && !client.readableEnded) client.unshift(bytes);
-      resolve(start);
-    }
-    client.on('data', onData).on('end', onEnd).on('close', onEnd);
-    client.resume();
-  });
-}
-
-const methods = /^(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|CONNECT|TRACE|PROPFIND|REPORT|MKCOL) /;
-/** A request line (RFC 9112, section 3) of any other method, and what can still become one. */
-const requestLine = /^[A-Z-]+ .* HTTP\/\d/;
-const unfinishedLine = /^[A-Z-]+( [^\p{Cc}]*)?$/u;
-
-/** What a server might take for HTTP is HTTP: then its parser decides, and what it cannot read does not go out. */
-function classify(bytes: Buffer): Start {
-  const first = readFirstBytes(bytes);
-  if (first.kind !== 'other') return first;
-  const isLong = bytes.length >= limits.egressHeadBytes;
-  // Servers skip empty lines before a request (RFC 9112, section 2.2).
-  const text = bytes.toString('latin1').replace(/^[\r\n]+/, '');
-  if (methods.test(text)) return { kind: 'http' };
-  if (text === '') return { kind: isLong ? 'http' : 'more' };
-  const [line = ''] = text.split(/[\r\n]/, 1);
-  if (line.length < text.length || isLong) return { kind: requestLine.test(line) ? 'http' : 'other' };
-  return { kind: unfinishedLine.test(line) ? 'more' : 'other' };
 }
