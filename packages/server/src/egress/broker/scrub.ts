@@ -1,33 +1,40 @@
 import { Transform, type TransformCallback } from 'node:stream';
-import { Needle } from './needle.ts';
-import { Needles } from './needles.ts';
+import { Needles, type Place, type Scrub } from './needles.ts';
 
-/** From which size on a look for all at once is cheaper than one for each. */
-const LARGE_BYTES = 4096;
+/** After so many places in one go others have their turn. */
+const PLACES_PER_TURN = 200;
 
-/** One form in which a value may come back, and what stands there instead. */
-export interface Scrub {
-  needle: Needle;
-  instead: Buffer;
+export interface ScrubValue {
+  value: Buffer;
+  placeholder: string;
+}
+
+/** All forms of some values, to be searched for. */
+export interface Scrubs {
+  readonly values: readonly ScrubValue[];
+  readonly needles: Needles;
 }
 
 /** What an answer is searched for. Each list takes the place of the one before. */
 export interface Search {
-  readonly scrubs: readonly Scrub[];
+  readonly scrubs: Scrubs;
 }
 
-/** A placeholder in a header or a short text would be damaged by a shorter match inside a longer one: longest first. */
-export function scrubsOf(values: { value: Buffer; placeholder: string }[]): Scrub[] {
+export function scrubsOf(values: readonly ScrubValue[]): Scrubs {
   const scrubs = new Map<string, Scrub>();
   for (const { value, placeholder } of values) {
-    for (const form of formsOf(value)) {
-      scrubs.set(form, {
-        needle: new Needle(Buffer.from(form, 'latin1')),
-        instead: Buffer.from(placeholder, 'latin1'),
-      });
-    }
+    const instead = Buffer.from(placeholder, 'latin1');
+    for (const form of formsOf(value)) scrubs.set(form, { bytes: Buffer.from(form, 'latin1'), instead });
   }
-  return [...scrubs.values()].sort((a, b) => b.needle.bytes.length - a.needle.bytes.length);
+  return { values, needles: new Needles([...scrubs.values()]) };
+}
+
+export function areSameValues(some: readonly ScrubValue[], others: readonly ScrubValue[]): boolean {
+  if (some.length !== others.length) return false;
+  return some.every(({ value, placeholder }, index) => {
+    const other = others[index]!;
+    return placeholder === other.placeholder && value.equals(other.value);
+  });
 }
 
 /** As it is; as JSON, HTML, a query and hex write it; and in base64, at each of the three places in its groups. */
@@ -36,24 +43,26 @@ function formsOf(value: Buffer): string[] {
   const text = value.toString();
   const bytes = (written: string) => Buffer.from(written).toString('latin1');
   const json = JSON.stringify(text).slice(1, -1);
-  const html = text.replace(/[&<>"']/g, (char) => `&#${char.codePointAt(0)};`);
-  const named = text
-    .replace(/&/g, '&amp;')
-    .replace(/</g, '&lt;')
-    .replace(/>/g, '&gt;')
-    .replace(/"/g, '&quot;')
-    .replace(/'/g, '&#39;');
+  const html = (quote: string, apostrophe: string, [and, less, more]: readonly [string, string, string]) =>
+    text
+      .replaceAll('&', and)
+      .replaceAll('<', less)
+      .replaceAll('>', more)
+      .replaceAll('"', quote)
+      .replaceAll("'", apostrophe);
+  const uri = encodeURIComponent(text);
+  const hex = value.toString('hex');
   const forms = [
     plain,
     bytes(json),
     bytes(json.replaceAll('/', '\\/')),
     bytes(json.replace(/[^\x20-\x7e]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)),
-    bytes(html),
-    bytes(named),
-    encodeURIComponent(text),
-    encodeURIComponent(text).replaceAll('%20', '+'),
-    value.toString('hex'),
-    value.toString('hex').toUpperCase(),
+    bytes(html('&#34;', '&#39;', ['&#38;', '&#60;', '&#62;'])),
+    bytes(html('&quot;', '&#39;', ['&amp;', '&lt;', '&gt;'])),
+    uri,
+    uri.replaceAll('%20', '+'),
+    hex,
+    hex.toUpperCase(),
     ...[0, 1, 2].flatMap((shift) => base64At(value, shift)),
   ];
   return [...new Set(forms)];
@@ -71,12 +80,101 @@ function base64At(value: Buffer, shift: number): string[] {
 }
 
 /** For header values and other short texts, one character a byte. */
-export function scrubText(scrubs: readonly Scrub[], text: string): string {
-  return scrubs.reduce(
-    (cleaned, { needle, instead }) =>
-      cleaned.replaceAll(needle.bytes.toString('latin1'), () => instead.toString('latin1')),
-    text,
-  );
+export function scrubText(scrubs: Scrubs, text: string): string {
+  const scrubber = new Scrubber(false);
+  scrubber.take(Buffer.from(text, 'latin1'));
+  scrubber.run(scrubs.needles, { isEnd: true, places: Infinity });
+  return Buffer.concat(scrubber.output()).toString('latin1');
+}
+
+/**
+ * Replaces every byte that belongs to a form of a value: one placeholder for each stretch of forms that overlap, that of
+ * the longest form that begins where the stretch does. What comes out does not depend on how the text was cut.
+ */
+class Scrubber {
+  readonly #keepsLength: boolean;
+  /** What has come from the first place on that is not decided, with room for more behind. */
+  #text: Buffer = Buffer.alloc(0);
+  #room: Buffer = Buffer.alloc(0);
+  #needles: Needles | null = null;
+  #place: Place | null = null;
+  #at = 0;
+  /** Up to here the text has been put out, or belongs to the stretch that is replaced. */
+  #done = 0;
+  #stretch: { instead: Buffer; bytes: number } = { instead: this.#room, bytes: 0 };
+  #output: Buffer[] = [];
+
+  constructor(keepsLength: boolean) {
+    this.#keepsLength = keepsLength;
+  }
+
+  /** What was put out lies before what is held, and stays as it is. */
+  take(chunk: Buffer): void {
+    const held = this.#text.length;
+    if (held === 0) {
+      this.#text = chunk;
+      this.#room = Buffer.alloc(0);
+      return;
+    }
+    const size = held + chunk.length;
+    if (this.#room.length < chunk.length) {
+      const larger = Buffer.allocUnsafeSlow(2 * size);
+      this.#text.copy(larger);
+      this.#text = larger.subarray(0, held);
+      this.#room = larger.subarray(held);
+    }
+    chunk.copy(this.#room);
+    this.#text = Buffer.from(this.#text.buffer, this.#text.byteOffset, size);
+    this.#room = this.#room.subarray(chunk.length);
+  }
+
+  /** False when there are more places to be looked at than `places`: then it is to be run again. */
+  run(needles: Needles, { isEnd, places }: { isEnd: boolean; places: number }): boolean {
+    if (needles !== this.#needles) this.#place = null;
+    this.#needles = needles;
+    const text = this.#text;
+    let left = places;
+    for (; (left -= 1) >= 0; this.#at += 1) {
+      if (!this.#place) {
+        this.#at = needles.next(text, this.#at);
+        if (this.#at === text.length) break;
+        this.#place = needles.begin(text, this.#at);
+      }
+      if (!needles.decide(this.#place, text, this.#at) && !isEnd) break;
+      if (this.#place.best) this.#replace(this.#place.best);
+      this.#place = null;
+    }
+    if (this.#at > this.#done) this.#put(this.#at);
+    this.#text = text.subarray(this.#at);
+    this.#done = Math.max(0, this.#done - this.#at);
+    this.#at = 0;
+    return left >= 0;
+  }
+
+  output(): Buffer[] {
+    const output = this.#output;
+    this.#output = [];
+    return output;
+  }
+
+  #put(end: number): void {
+    this.#output.push(this.#text.subarray(this.#done, end));
+    this.#done = end;
+  }
+
+  #replace({ bytes, instead }: Scrub): void {
+    const end = this.#at + bytes.length;
+    const isNew = this.#at >= this.#done;
+    if (end <= this.#done) return;
+    if (this.#at > this.#done) this.#put(this.#at);
+    if (isNew) this.#stretch = { instead, bytes: 0 };
+    const stretch = this.#stretch;
+    const size = end - this.#done;
+    this.#done = end;
+    if (this.#keepsLength) this.#output.push(fitted(stretch.instead.subarray(stretch.bytes), size));
+    else if (isNew) this.#output.push(instead);
+    stretch.bytes += size;
+  }
 }
 
 /**
@@ -85,54 +183,33 @@ export function scrubText(scrubs: readonly Scrub[], text: string): string {
  */
 export class ScrubStream extends Transform {
   readonly #search: Search;
-  readonly #keepsLength: boolean;
-  #held: Buffer = Buffer.alloc(0);
-  /** Made for the first large piece of each list. */
-  #needles: { of: readonly Scrub[]; all: Needles } | null = null;
+  readonly #scrubber: Scrubber;
 
   /** What the search is for may change meanwhile, and counts from the next piece on. */
   constructor(search: Search, keepsLength = false) {
     super();
     this.#search = search;
-    this.#keepsLength = keepsLength;
+    this.#scrubber = new Scrubber(keepsLength);
   }
 
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
-    const { scrubs } = this.#search;
-    let bytes = this.#held.length > 0 ? Buffer.concat([this.#held, chunk]) : chunk;
-    if (this.#mayHoldAny(bytes, scrubs)) for (const scrub of scrubs) bytes = this.#replaced(bytes, scrub);
-    const held = scrubs.reduce((most, { needle }) => Math.max(most, needle.overlapWith(bytes)), 0);
-    this.#held = bytes.subarray(bytes.length - held);
-    if (bytes.length > held) this.push(bytes.subarray(0, bytes.length - held));
-    done();
+    this.#scrubber.take(chunk);
+    this.#run(false, done);
   }
 
   override _flush(done: TransformCallback): void {
-    if (this.#held.length > 0) this.push(this.#held);
-    done();
+    this.#run(true, done);
   }
 
-  #mayHoldAny(bytes: Buffer, scrubs: readonly Scrub[]): boolean {
-    if (bytes.length < LARGE_BYTES || scrubs.length === 0) return true;
-    if (this.#needles?.of !== scrubs) {
-      this.#needles = { of: scrubs, all: new Needles(scrubs.map(({ needle }) => needle)) };
-    }
-    return this.#needles.all.mayBeIn(bytes);
-  }
-
-  #replaced(bytes: Buffer, { needle, instead }: Scrub): Buffer {
-    const places = needle.placesIn(bytes);
-    if (places.length === 0) return bytes;
-    const { length } = needle.bytes;
-    const text = this.#keepsLength ? fitted(instead, length) : instead;
-    const parts: Buffer[] = [];
-    let from = 0;
-    for (const at of places) {
-      parts.push(bytes.subarray(from, at), text);
-      from = at + length;
-    }
-    parts.push(bytes.subarray(from));
-    return Buffer.concat(parts);
+  #run(isEnd: boolean, done: TransformCallback): void {
+    if (this.destroyed) return done();
+    const { needles } = this.#search.scrubs;
+    const isDone = this.#scrubber.run(needles, { isEnd, places: PLACES_PER_TURN });
+    const output = this.#scrubber.output();
+    const [first] = output;
+    if (first) this.push(output.length === 1 ? first : Buffer.concat(output));
+    if (isDone) done();
+    else setImmediate(() => this.#run(isEnd, done));
   }
 }
 

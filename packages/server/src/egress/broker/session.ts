@@ -7,7 +7,7 @@ import { createAuthority, type Authority } from './authority.ts';
 import { freshReads } from './fresh-reads.ts';
 import { Placeholders } from './placeholders.ts';
 import { fillHeaders, findPlaceholders, type FoundPlaceholders } from './request-secrets.ts';
-import { scrubsOf, type Scrub, type Search } from './scrub.ts';
+import { areSameValues, scrubsOf, type Scrubs, type ScrubValue, type Search } from './scrub.ts';
 
 export interface SessionOptions {
   /** 32 random bytes of this start. */
@@ -27,7 +27,14 @@ export interface FilledRequest {
   left: string[];
 }
 
-/** What is known of one sandbox's brokered secrets. No value is kept: each request reads them. */
+/** Of the current values of one host: making the list of what its answers are searched for is work for all sandboxes. */
+const MAX_BYTES_OF_HOST = 256 * 1024;
+/** Hosts with other secrets; when there are more, lists are made again more often. */
+const MAX_LISTS = 32;
+
+const nothing: Scrubs = scrubsOf([]);
+
+/** What is known of one sandbox's brokered secrets. Each request reads their values; what is kept of them goes with the answers. */
 export class BrokerSession {
   readonly authority: Authority;
   readonly placeholders: Placeholders;
@@ -35,7 +42,9 @@ export class BrokerSession {
   readonly #earlierHosts: string[];
   readonly #read: () => Promise<BrokeredValues>;
   /** What answers are searched for that are asked for or under way, by host and port. */
-  readonly #searches = new Map<string, Set<{ scrubs: readonly Scrub[] }>>();
+  readonly #searches = new Map<string, Set<{ scrubs: Scrubs }>>();
+  /** Lists of forms, as long as memory has them anyway: answers under way do, and each takes a while to make. */
+  #made: WeakRef<Scrubs>[] = [];
 
   constructor({ seed, secrets, earlierHosts, read }: SessionOptions) {
     this.#secrets = new Map(secrets.map(({ key, hosts }) => [key, hosts]));
@@ -61,7 +70,9 @@ export class BrokerSession {
     const secrets = new Map(current.map((secret) => [secret.key, secret]));
     for (const key of [...found.inHeaders, ...found.elsewhere]) requireHost(key, secrets.get(key), target);
     const headers = this.#headers(head, found, secrets);
-    const scrubs = this.#scrubs(target, [...earlier, ...current]);
+    const values = this.#valuesOf(target, current);
+    if (values.reduce((sum, { value }) => sum + value.length, 0) > MAX_BYTES_OF_HOST) throw tooMuch(target);
+    const scrubs = this.#scrubs([...this.#valuesOf(target, earlier), ...values]);
     for (const search of this.#searches.get(nameOf(target)) ?? []) search.scrubs = scrubs;
     return { headers, left: [...found.elsewhere] };
   }
@@ -73,7 +84,7 @@ export class BrokerSession {
   search(target: EgressTarget): { search: Search; end: () => void } {
     const name = nameOf(target);
     const others = this.#searches.get(name) ?? new Set();
-    const search = { scrubs: [] };
+    const search = { scrubs: nothing };
     this.#searches.set(name, others.add(search));
     const end = () => {
       others.delete(search);
@@ -116,12 +127,24 @@ export class BrokerSession {
     return headers;
   }
 
-  /** Of all values that the host may know, whoever sent them and whenever: it can tell them to any request. */
-  #scrubs(target: EgressTarget, secrets: BrokeredSecret[]): Scrub[] {
-    const values = secrets
+  #valuesOf(target: EgressTarget, secrets: BrokeredSecret[]): ScrubValue[] {
+    return secrets
       .filter(({ hosts }) => hosts.some((entry) => hostMatches(entry, target)))
       .map(({ key, value }) => ({ value, placeholder: this.placeholders.textOf(key) }));
-    return scrubsOf(values);
+  }
+
+  /** Of all values that the host may know, whoever sent them and whenever: it can tell them to any request. */
+  #scrubs(values: ScrubValue[]): Scrubs {
+    const made = this.#made.filter((ref) => ref.deref());
+    this.#made = made;
+    for (const ref of made) {
+      const scrubs = ref.deref();
+      // By what they are and not by when they were read: a value that was set meanwhile is never missed.
+      if (scrubs && areSameValues(scrubs.values, values)) return scrubs;
+    }
+    const scrubs = scrubsOf(values);
+    this.#made = [...made, new WeakRef(scrubs)].slice(-MAX_LISTS);
+    return scrubs;
   }
 }
 
@@ -133,6 +156,13 @@ function requireHost(key: string, secret: BrokeredSecret | undefined, target: Eg
   throw new EgressRefused(
     'placeholder_to_wrong_host',
     `The secret ${key} was deleted; its placeholder is not sent.`,
+  );
+}
+
+function tooMuch({ host, port }: EgressTarget): EgressRefused {
+  return new EgressRefused(
+    'bad_request',
+    `The brokered secrets of ${host}:${port} have more than ${MAX_BYTES_OF_HOST / 1024} KiB together; broker fewer or shorter ones for it.`,
   );
 }
 
