@@ -179,7 +179,7 @@ export const vars = {
   maxConcurrentRuns: declare(
     'BERTH_MAX_CONCURRENT_RUNS',
     '1000',
-    'Turns that this node runs at once, 1 to 100000.',
+    'Turns that this node runs at once, 1 to 100000; at most half of them of one agent and nine tenths of one organisation, the others wait.',
   ),
   runTimeout: declare('BERTH_RUN_TIMEOUT_SECONDS', '3600', 'Seconds that a turn may take, 1 to 86400.'),
   runAttempts: declare(

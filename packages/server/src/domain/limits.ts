@@ -54,6 +54,8 @@ export const limits = {
   waitDefaultSeconds: 120,
   waitMaxSeconds: 600,
   queuedRunsPerConversation: 100,
+  /** Of the places of a node for turns (`BERTH_MAX_CONCURRENT_RUNS`), the tenths that one agent and one organisation have at most. */
+  runPlaceTenths: { ofAgent: 5, ofOrg: 9 },
   sseHeartbeatMs: 15_000,
   deltaRetentionHours: 24,
   /** After so long a session in which nothing was said is forgotten. */

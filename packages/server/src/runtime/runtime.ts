@@ -155,7 +155,10 @@ export function createRuntime(deps: RuntimeDependencies): Runtime {
   async function takeUp(): Promise<string[]> {
     const places = await keeper.begin();
     const execute = (turn: Turn, from: Resumption) =>
-      scheduler.add(track(turn, () => resumeTurn(runner, turn, from)));
+      scheduler.add(
+        turn.claim,
+        track(turn, () => resumeTurn(runner, turn, from)),
+      );
     return adoptTurns({ ...deps, keeper, execute }, places);
   }
 

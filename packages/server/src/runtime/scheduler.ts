@@ -1,4 +1,5 @@
 import type { Log } from '../domain/log.ts';
+import { RunPlaces, type Owner } from '../domain/run-places.ts';
 import type { Claim, RunLife } from '../services/run-life.ts';
 
 export interface SchedulerOptions {
@@ -17,12 +18,14 @@ const POLL_MAX = 64;
 
 /**
  * Claims what became ready: at once when it is told so, all of a tick in one statement; and by a look now and then,
- * which finds what a lost wake-up, a full house or another node left.
+ * which finds what a lost wake-up, a full house, a full share or another node left, and gives places in turns.
  */
 export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #woken = new Set<string>();
   readonly #running = new Set<Promise<void>>();
+  /** Also those that are kept for runs which are being accepted. */
+  readonly #places: RunPlaces;
   #isClaiming = false;
   /** Room that is kept for runs which are being accepted. */
   #reserved = 0;
@@ -34,18 +37,19 @@ export class Scheduler {
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
+    this.#places = new RunPlaces(options.maxConcurrentRuns);
     options.life.onReady((conversationIds) => {
       if (conversationIds === null) this.#wantsPoll = true;
       else for (const id of conversationIds) this.#woken.add(id);
       this.#kick();
     });
     options.life.setExecutor({
-      reserve: () => this.#reserve(),
+      reserve: (owner) => this.#reserve(owner),
       ready: options.ready,
-      begin: (claim) => {
+      begin: (owner, claim) => {
         this.#reserved -= 1;
-        if (claim) this.#begin([claim]);
-        else if (this.#wantsPoll) this.#kick();
+        if (claim) this.#execute(claim);
+        else this.#leave(owner);
       },
     });
   }
@@ -75,15 +79,20 @@ export class Scheduler {
     }
   }
 
-  get #free(): number {
-    return this.#options.maxConcurrentRuns - this.#running.size - this.#reserved;
-  }
-
   /** Those that wait for a place already go before what comes now. */
-  #reserve(): boolean {
-    if (this.#isStopped || this.#wantsPoll || this.#free <= this.#asked + this.#woken.size) return false;
+  #reserve(owner: Owner): boolean {
+    if (this.#isStopped || this.#wantsPoll || this.#places.free <= this.#asked + this.#woken.size)
+      return false;
+    // All that is being claimed may be the same owner's.
+    if (!this.#places.hasRoom(owner, this.#asked + 1)) return false;
+    this.#places.take(owner);
     this.#reserved += 1;
     return true;
+  }
+
+  /** Who waits for a place of the same owner, or for any, is looked for when one is free again. */
+  #leave(owner: Owner): void {
+    if (this.#places.leave(owner)) this.#poll();
   }
 
   #poll(): void {
@@ -102,7 +111,7 @@ export class Scheduler {
     const { life, log } = this.#options;
     try {
       while (!this.#isStopped) {
-        const free = this.#free;
+        const { free } = this.#places;
         if (free <= 0) {
           // The end of a run looks again.
           this.#woken.clear();
@@ -110,7 +119,11 @@ export class Scheduler {
           return;
         }
         const woken = [...this.#woken].slice(0, Math.min(free, POLL_MAX));
-        if (woken.length > 0) {
+        if (woken.length > 0 && !this.#places.hasRoomForAny(woken.length)) {
+          // Somebody is near a share, and whose these are is not known here: a look finds all that may begin, in turns.
+          this.#woken.clear();
+          this.#wantsPoll = true;
+        } else if (woken.length > 0) {
           for (const id of woken) this.#woken.delete(id);
           this.#asked = woken.length;
           this.#begin(await life.claim(woken, woken.length));
@@ -118,8 +131,9 @@ export class Scheduler {
           this.#wantsPoll = false;
           const max = Math.min(free, POLL_MAX);
           this.#asked = max;
-          const claims = await life.claim(null, max);
-          if (claims.length === max) this.#wantsPoll = true;
+          const claims = await life.claim(null, max, this.#places);
+          // Until nothing is found: one that has little to do leaves its part to the others.
+          if (claims.length > 0) this.#wantsPoll = true;
           this.#begin(claims);
         } else return;
         this.#asked = 0;
@@ -134,16 +148,25 @@ export class Scheduler {
   }
 
   /** Counts what executes already: a turn of an earlier process. */
-  add(execution: Promise<void>): void {
-    const running: Promise<void> = execution.finally(() => {
-      const wasFull = this.#running.size >= this.#options.maxConcurrentRuns;
-      this.#running.delete(running);
-      if (wasFull) this.#poll();
-    });
-    this.#running.add(running);
+  add(owner: Owner, execution: Promise<void>): void {
+    this.#places.take(owner);
+    this.#track(owner, execution);
   }
 
   #begin(claims: Claim[]): void {
-    for (const claim of claims) this.add(this.#options.execute(claim));
+    for (const claim of claims) this.add(claim, this.#options.execute(claim));
+  }
+
+  /** Its place was kept. */
+  #execute(claim: Claim): void {
+    this.#track(claim, this.#options.execute(claim));
+  }
+
+  #track(owner: Owner, execution: Promise<void>): void {
+    const running: Promise<void> = execution.finally(() => {
+      this.#running.delete(running);
+      this.#leave(owner);
+    });
+    this.#running.add(running);
   }
 }

@@ -4,6 +4,7 @@ import { newId } from '../domain/ids.ts';
 import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
 import { formatMicros } from '../domain/money.ts';
+import { RunPlaces, type Owner } from '../domain/run-places.ts';
 import type { RunUsage, TerminalStatus } from '../domain/nouns.ts';
 import type { MessageExtras } from '../domain/parts.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
@@ -50,12 +51,12 @@ export interface GivenUp {
 
 /** Who executes runs in this process. A send hands it the run at once when it has room. */
 export interface Executor {
-  /** Keeps room for one run, which `begin` takes or gives back. False: there is none, or others wait for it. */
-  reserve(): boolean;
+  /** Keeps room for one run, which `begin` takes or gives back. False: there is none for its owner, or others wait for it. */
+  reserve(owner: Owner): boolean;
   /** The sandboxes, or that of one agent, in which a turn begins at once; as in `ClaimRequest`. */
   ready(agentId: string | null): string[];
   /** Null: the run is not ours. */
-  begin(claim: Claim | null): void;
+  begin(owner: Owner, claim: Claim | null): void;
 }
 
 /** What the runtime does to runs: claim, write, settle, keep them alive. Edges never come here. */
@@ -71,13 +72,14 @@ export interface RunLife {
   /** The conversation was deleted: what is remembered of its runs is not told any more. */
   forget(conversationId: string): void;
 
-  claim(conversationIds: string[] | null, max: number): Promise<Claim[]>;
+  /** Null = of all that wait, in turns: `places` says who has how many; without them `max` is the only bound. */
+  claim(conversationIds: string[] | null, max: number, places?: RunPlaces): Promise<Claim[]>;
   /** Runs may be claimed with their acceptance from now on. */
   setExecutor(executor: Executor): void;
   /** Keeps room for a run that is about to be accepted; null when it has to wait for a claim. */
-  offer(agentId: string): Claimant | null;
+  offer(owner: Owner): Claimant | null;
   /** What became of the offer; null = nothing was claimed. */
-  take(claim: Claim | null): void;
+  take(owner: Owner, claim: Claim | null): void;
   /** Goes on with a run that an earlier process of this node began. Null: it is not as given any more. */
   adopt(lane: Pick<OwnedLane, 'conversationId' | 'epoch'>): Promise<Adopted | null>;
   open(claim: Claim): RunWriter;
@@ -175,19 +177,22 @@ export function createRunLife(options: RunLifeOptions): RunLife {
 
     forget: (conversationId) => outcomes.forget(conversationId),
 
-    async claim(conversationIds, max) {
-      const messageIds = Array.from({ length: max }, newId);
+    async claim(wanted, max, places = new RunPlaces(2 * max)) {
+      const waiting = wanted ? [] : await lanes.waitingLanes(db, nodeId, max, places.full);
+      const conversationIds = wanted ?? places.inTurns(waiting, max).map((lane) => lane.conversationId);
+      if (conversationIds.length === 0) return [];
+      const messageIds = Array.from({ length: Math.min(max, conversationIds.length) }, newId);
       const ready = executor?.ready(null) ?? [];
       const claims = await lanes.claimLanes(db, { nodeId, conversationIds, messageIds, runTimeoutMs, ready });
       for (const claim of claims) publish(claim, [startedEvent(claim)], claim.seq, claim.at);
       return claims;
     },
     setExecutor: (given) => void (executor = given),
-    offer: (agentId) =>
-      executor?.reserve()
-        ? { nodeId, messageId: newId(), runTimeoutMs, ready: executor.ready(agentId) }
+    offer: (owner) =>
+      executor?.reserve(owner)
+        ? { nodeId, messageId: newId(), runTimeoutMs, ready: executor.ready(owner.agentId) }
         : null,
-    take: (claim) => executor?.begin(claim),
+    take: (owner, claim) => executor?.begin(owner, claim),
     adopt: (lane) => lanes.adoptLane(db, nodeId, lane),
     open: (claim) => writers.open(claim),
 

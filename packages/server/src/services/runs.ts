@@ -111,7 +111,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
     const place = { conversationId, orgId: p.orgId, agentId: input.agentId };
     const accept = async (isNewConversation: boolean) => {
       // Inside a transaction of the caller's the run may begin after the commit only.
-      const claimant = db.inTransaction ? null : life.offer(input.agentId);
+      const claimant = db.inTransaction ? null : life.offer(place);
       const accepted = await acceptRun(db, {
         ...place,
         isNewConversation,
@@ -131,10 +131,10 @@ export function createRuns(deps: RunsDependencies): RunsService {
         claimant,
       }).catch((error: unknown) => {
         // A claim whose answer was lost is found by the upkeep, like that of any other claim.
-        if (claimant) life.take(null);
+        if (claimant) life.take(place, null);
         throw error;
       });
-      if (claimant && !(accepted.result === 'accepted' && accepted.claim)) life.take(null);
+      if (claimant && !(accepted.result === 'accepted' && accepted.claim)) life.take(place, null);
       return accepted;
     };
     let accepted = await accept(input.conversationId === null);
@@ -170,7 +170,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
     db.afterCommit(() => {
       life.publish.written(accepted.cancelled);
       life.publish({ conversationId, runId }, written, firstSeq, at);
-      if (claim) life.take(claim);
+      if (claim) life.take(place, claim);
       else life.ready(conversationId);
       if (accepted.interruptedRunId) life.signal(accepted.interruptedRunId);
     });

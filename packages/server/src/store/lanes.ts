@@ -58,6 +58,24 @@ export interface ClaimRequest {
 type ClaimRow = Omit<Claim, 'seq' | 'at' | 'inputTokens' | 'outputTokens'> &
   Record<'seq' | 'inputTokens' | 'outputTokens', bigint>;
 
+export interface WaitingLane {
+  conversationId: string;
+  orgId: string;
+  agentId: string;
+}
+
+/** The oldest ready lanes of each agent that the node may run and that is not full, the oldest first (`migrations/0017_places_in_turns.sql`). */
+export async function waitingLanes(
+  db: Database,
+  nodeId: string,
+  max: number,
+  full: { agentIds: string[]; orgIds: string[] },
+): Promise<WaitingLane[]> {
+  return db.sql<WaitingLane[]>`
+    select conversation_id as "conversationId", org_id as "orgId", agent_id as "agentId"
+    from waiting_lanes(${nodeId}, ${max}, ${full.agentIds}::uuid[], ${full.orgIds}::uuid[])`;
+}
+
 export async function claimLanes(db: Database, request: ClaimRequest): Promise<Claim[]> {
   const at = new Date();
   const rows = await db.sql<ClaimRow[]>`
