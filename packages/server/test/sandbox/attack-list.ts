@@ -136,7 +136,12 @@ export const scriptedAttacks: ScriptedAttack[] = [
     'add_key',
     'request_key',
   ]),
-  byCalls('13', '`io_uring`', [['io_uring_setup', 1, 0], 'io_uring_enter', 'io_uring_register']),
+  byCalls('13', '`io_uring`, and the older `io_setup`, whose contexts are of one number for the host', [
+    ['io_uring_setup', 1, 0],
+    'io_uring_enter',
+    'io_uring_register',
+    ['io_setup', 1, '$p = pack("Q", 0)'],
+  ]),
   byCalls('14', 'bpf, perf, userfaultfd, kernel modules, kexec', [
     ['bpf', 0, 0, 0],
     ['perf_event_open', 0, 0, -1, -1, 0],

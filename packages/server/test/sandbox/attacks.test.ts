@@ -208,6 +208,15 @@ describe('attacks from inside a sandbox are refused', () => {
     for (const [name, code] of Object.entries(errnosOf(stdout))) assert.equal(code, errno.EPERM, name);
   });
 
+  test('no context for asynchronous I/O can be had, of which the host has one number for all', async () => {
+    const names = ['io_setup', 'io_submit', 'io_getevents', 'io_destroy', 'io_cancel', 'io_pgetevents'];
+    const { stdout } = await fx.run(
+      names.map((name) => syscallLine(name, 1, '$p = pack("Q", 0)', 0, 0, 0, 0)).join('\n'),
+    );
+    assert.deepEqual(Object.keys(errnosOf(stdout)), names);
+    for (const [name, code] of Object.entries(errnosOf(stdout))) assert.equal(code, errno.ENOSYS, name);
+  });
+
   test('sockets that pass a network namespace by, or load modules of the host, cannot be made', async () => {
     const families = {
       unix: 1,

@@ -42,6 +42,18 @@ for (const arch of Object.keys(machines) as FilterArch[]) {
       }
     });
 
+    test('tells programs that there is no asynchronous I/O, whose contexts all of the host share', () => {
+      for (const name of [
+        'io_setup',
+        'io_destroy',
+        'io_submit',
+        'io_cancel',
+        'io_getevents',
+        'io_pgetevents',
+      ])
+        assert.equal(ask(name, 1, 0), refused(ENOSYS), name);
+    });
+
     test('tells libc that numbers which nobody knows do not exist', () => {
       for (const number of [468, 500, 10_000, 0x3fffffff]) {
         assert.equal(runFilter(program, { arch: audit, number, args: [] }), refused(ENOSYS));

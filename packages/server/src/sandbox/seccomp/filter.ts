@@ -1,6 +1,6 @@
 import { assemble, type Line } from './bpf.ts';
 import { PUNCH_HOLE, roomRequests } from './disk-room.ts';
-import { allowed, type Checked } from './policy.ts';
+import { absent, allowed, type Checked } from './policy.ts';
 import { syscallsArm64 } from './syscalls-arm64.ts';
 import { syscallsX64 } from './syscalls-x64.ts';
 
@@ -55,7 +55,7 @@ const allow = ret(ALLOW);
 const refuse = (errno: number): Line => ret(REFUSE | errno);
 
 /** The rule of each system call whose arguments matter; every path ends with a return. */
-const rules: Record<Checked, Line[]> = {
+const rules: Record<Exclude<Checked, (typeof absent)[number]>, Line[]> = {
   clone: [
     { op: 'load', offset: argument(0) },
     { op: 'anyBit', value: CLONE_NEW_ANY, yes: 'next', no: 'clone-ok' },
@@ -138,6 +138,7 @@ export function compileFilter(arch: FilterArch): Buffer {
     { op: 'load', offset: NUMBER },
     ...(arch === 'x64' ? refuseX32() : []),
     ...Object.entries(rules).flatMap(([name, rule]) => applyRule(name, syscalls, rule)),
+    ...absent.flatMap((name) => applyRule(name, syscalls, [refuse(ENOSYS)])),
     ...ranges(syscalls).flatMap(([low, high]) => allowRange(low, high)),
     // Newer system calls do not exist here, so libc falls back; known ones are refused.
     { op: 'greater', value: highest, yes: 'unknown', no: 'next' },

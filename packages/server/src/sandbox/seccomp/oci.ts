@@ -1,4 +1,4 @@
-import { allowed, checked } from './policy.ts';
+import { absent, allowed, checked } from './policy.ts';
 import { PUNCH_HOLE, roomRequests } from './disk-room.ts';
 import {
   CLONE_NEW_ANY,
@@ -59,7 +59,7 @@ export function ociProfile(arch: FilterArch): OciProfile {
     syscalls: [
       { names: [...always], action: 'SCMP_ACT_ALLOW' },
       { names: denied, action: 'SCMP_ACT_ERRNO', errnoRet: EPERM },
-      { names: ['clone3'], action: 'SCMP_ACT_ERRNO', errnoRet: ENOSYS },
+      { names: ['clone3', ...absent], action: 'SCMP_ACT_ERRNO', errnoRet: ENOSYS },
       // No new namespace.
       allowMasked('clone', 0, CLONE_NEW_ANY, 0),
       ...socketRules(),

@@ -1,6 +1,6 @@
 /**
  * What a program in a sandbox may ask of the kernel, whatever its arguments. Everything else is refused. Left out on
- * purpose: io_uring, ptrace and its relatives, namespaces, mounts, bpf, perf, userfaultfd, keyrings, file handles,
+ * purpose: io_uring, the older asynchronous I/O (`absent`), ptrace and its relatives, namespaces, mounts, bpf, perf, userfaultfd, keyrings, file handles,
  * modules, clocks, swap, memory policies. `mknod` stays, because mkfifo needs it and devices need a capability.
  */
 export const allowed: readonly string[] = `
@@ -12,7 +12,7 @@ export const allowed: readonly string[] = `
   get_robust_list get_thread_area getcpu getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer
   getpeername getpgid getpgrp getpid getppid getpriority getrandom getresgid getresuid getrlimit getrusage getsid
   getsockname getsockopt gettid gettimeofday getuid getxattr getxattrat inotify_add_watch inotify_init inotify_init1
-  inotify_rm_watch io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit ioprio_get ioprio_set kill
+  inotify_rm_watch ioprio_get ioprio_set kill
   landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr link linkat listen listxattr
   listxattrat llistxattr lremovexattr lseek lsetxattr lstat madvise map_shadow_stack membarrier memfd_create mincore
   mkdir mkdirat mknod mknodat mlock mlock2 mlockall mmap mprotect mq_getsetattr mq_notify mq_open mq_timedreceive
@@ -34,6 +34,19 @@ export const allowed: readonly string[] = `
   .trim()
   .split(/\s+/);
 
+/**
+ * As if the kernel had none, so that programs read and write without. Its contexts come from one number of the host's
+ * (fs.aio-max-nr), of which a sandbox could take all.
+ */
+export const absent = [
+  'io_setup',
+  'io_destroy',
+  'io_submit',
+  'io_cancel',
+  'io_getevents',
+  'io_pgetevents',
+] as const;
+
 /** Allowed or not by their arguments; `filter.ts` holds the rule of each. */
 export const checked = [
   'clone',
@@ -43,6 +56,7 @@ export const checked = [
   'ioctl',
   'personality',
   'fallocate',
+  ...absent,
 ] as const;
 
 export type Checked = (typeof checked)[number];
