@@ -80,7 +80,7 @@ async function admit(
   const agent = await services.agents.get(caller, target.agentId);
   requireEdit(caller);
   if (target.service === 'git-receive-pack') requireHosted(agent);
-  return target;
+  return { ...target, orgId: agent.orgId };
 }
 
 function requireHosted(agent: Agent): void {
@@ -104,7 +104,7 @@ function credentials(header: string | undefined): string | null {
 }
 
 /** Throws `not_found` for whatever is not one of the four requests of the smart protocol. */
-function readTarget(request: IncomingMessage, response: ServerResponse): GitTarget {
+function readTarget(request: IncomingMessage, response: ServerResponse): Omit<GitTarget, 'orgId'> {
   const [path = '', query = ''] = (request.url ?? '').split('?', 2);
   const match = /^\/git\/([^/]+?)(?:\.git)?\/(info\/refs|git-upload-pack|git-receive-pack)$/.exec(path);
   if (!match || !isId(match[1]!)) throw notFound();

@@ -12,6 +12,14 @@ export interface RepoLimits {
   pushTimeoutMs: number;
   /** A clone or fetch by a client. */
   serveTimeoutMs: number;
+  /** What a client asks in one clone or fetch, after decompression; it is small. */
+  readBodyBytes: number;
+  /** From the head of such a request to the last byte of its body. */
+  readBodyTimeoutMs: number;
+  /** Of all such bodies at once; an agent has a quarter of it, an organisation three. */
+  readBodiesBytes: number;
+  /** A client that takes nothing of an answer for so long is cut off. */
+  stillTimeoutMs: number;
   /** A fetch of an external repository. */
   fetchTimeoutMs: number;
   /** Silence of an uploading client. */
@@ -31,6 +39,10 @@ export const defaultRepoLimits: RepoLimits = {
   memoryBytes: 2 * 1024 * 1024 * 1024,
   pushTimeoutMs: 10 * 60_000,
   serveTimeoutMs: 10 * 60_000,
+  readBodyBytes: 8 * 1024 * 1024,
+  readBodyTimeoutMs: 20_000,
+  readBodiesBytes: 64 * 1024 * 1024,
+  stillTimeoutMs: 30_000,
   fetchTimeoutMs: 3 * 60_000,
   idleTimeoutMs: 60_000,
   archiveEntries: 50_000,

@@ -4,29 +4,41 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { GitTarget, GitWire } from '../domain/ports/repos.ts';
 import { GateFull, KeyGate } from '../domain/key-gate.ts';
+import { whenStill } from '../domain/still-reader.ts';
 import { endOfGit, killGit, runGit, spawnGit } from './git-process.ts';
 import type { Maintenance } from './maintenance.ts';
 import { flushPacket, packet, sideBand } from './pkt-line.ts';
 import { repairInterrupted } from './push-marker.ts';
 import { receivePush, type PushContext } from './push.ts';
 import { untouchedStarter } from './starter.ts';
-import { drained, formatMiB, openBody, packetCheck, pumpBody, WireError } from './wire-body.ts';
+import { ReadBodies } from './read-bodies.ts';
+import { drained, formatMiB, WireError } from './wire-body.ts';
 import { receiveConfig, uploadConfig } from './wire-config.ts';
 
-const negotiationBytes = 32 * 1024 * 1024;
+/** So that no agent or organisation, however much it asks, leaves the others without a place. */
+const readPlaces = {
+  ...{ total: 16, perKey: 4, perGroup: 12 },
+  ...{ maxWaiting: 64, waitingPerKey: 16, waitingPerGroup: 48 },
+};
+const pushPlaces = {
+  ...{ total: 64, perKey: 1, perGroup: 48 },
+  ...{ maxWaiting: 64, waitingPerKey: 16, waitingPerGroup: 48 },
+};
 const noCache = { 'Cache-Control': 'no-cache, max-age=0, must-revalidate', Pragma: 'no-cache' };
 
 /** git's smart HTTP by `git upload-pack` and `git receive-pack` with `--stateless-rpc` (gitprotocol-http). */
 export class SmartHttp implements GitWire {
   readonly #context: PushContext;
   readonly #maintenance: Maintenance;
-  readonly #reads = new KeyGate({ total: 16, perKey: 4, maxWaiting: 64 });
+  readonly #reads = new KeyGate(readPlaces);
+  readonly #bodies: ReadBodies;
   /** One push after another in each repository, its deployment included. */
-  readonly #pushes = new KeyGate({ total: 64, perKey: 1, maxWaiting: 64 });
+  readonly #pushes = new KeyGate(pushPlaces);
   readonly #pushing = new Set<string>();
 
   constructor(context: PushContext, maintenance: Maintenance) {
     this.#context = context;
+    this.#bodies = new ReadBodies(context.limits);
     this.#maintenance = maintenance;
   }
 
@@ -36,17 +48,34 @@ export class SmartHttp implements GitWire {
     try {
       if (!(await this.#context.store.exists(target.agentId))) throw new WireError(404, 'Not found.');
       if (!target.advertise && target.service === 'git-receive-pack') {
-        return await this.#push(target.agentId, request, response, gone.signal);
+        return await this.#push(target, request, response, gone.signal);
       }
-      const leave = await this.#reads.enter(target.agentId, gone.signal);
+      if (target.advertise) {
+        await this.#inPlace(target, gone.signal, () =>
+          this.#advertise(target, request, response, gone.signal),
+        );
+        return;
+      }
+      const { bytes, drop } = await this.#bodies.take(target, request);
       try {
-        if (target.advertise) await this.#advertise(target, request, response, gone.signal);
-        else await this.#upload(target, request, response, gone.signal);
+        if (gone.signal.aborted) return;
+        await this.#inPlace(target, gone.signal, () =>
+          this.#upload(target, { request, bytes }, response, gone.signal),
+        );
       } finally {
-        leave();
+        drop();
       }
     } catch (error) {
       this.#fail(error, target, response, gone.signal.aborted);
+    }
+  }
+
+  async #inPlace({ agentId, orgId }: GitTarget, gone: AbortSignal, work: () => Promise<void>): Promise<void> {
+    const leave = await this.#reads.enter(agentId, gone, orgId);
+    try {
+      await work();
+    } finally {
+      leave();
     }
   }
 
@@ -91,12 +120,12 @@ export class SmartHttp implements GitWire {
 
   async #upload(
     target: GitTarget,
-    request: IncomingMessage,
+    { request, bytes }: { request: IncomingMessage; bytes: Buffer },
     response: ServerResponse,
     gone: AbortSignal,
   ): Promise<void> {
     const { store, limits } = this.#context;
-    const body = openBody(request);
+    if (gone.aborted) return;
     const protocol = protocolOf(request);
     const child = spawnGit(['upload-pack', '--stateless-rpc', store.dir(target.agentId)], {
       gitDir: null,
@@ -108,37 +137,25 @@ export class SmartHttp implements GitWire {
     const kill = (): void => killGit(child);
     gone.addEventListener('abort', kill, { once: true });
     child.stderr.resume();
-    // Both can fail while the body is still read, and a rejection that nobody waits for yet would end the service.
-    const over = Promise.allSettled([relay(child.stdout, response), endOfGit(child)]);
-    let failure: unknown = null;
+    const moving = whenStill(response, limits.stillTimeoutMs, () => response.destroy());
     try {
-      const isPacked = body !== request;
-      const how = {
-        check: packetCheck(),
-        isPacked,
-        maxBytes: negotiationBytes,
-        idleMs: limits.idleTimeoutMs,
-      };
-      await pumpBody(body, child.stdin, how);
-    } catch (error) {
-      kill();
-      failure = error;
+      child.stdin.end(bytes);
+      await Promise.allSettled([relay(child.stdout, response), endOfGit(child)]);
+    } finally {
+      moving();
     }
-    await over;
-    if (failure !== null && !gone.aborted && !(failure instanceof WireError && response.headersSent))
-      throw failure;
     if (response.destroyed) return;
     if (!response.headersSent) response.writeHead(200, uploadHead);
     response.end();
   }
 
   async #push(
-    agentId: string,
+    { agentId, orgId }: GitTarget,
     request: IncomingMessage,
     response: ServerResponse,
     gone: AbortSignal,
   ): Promise<void> {
-    const leave = await this.#pushes.enter(agentId, gone);
+    const leave = await this.#pushes.enter(agentId, gone, orgId);
     this.#pushing.add(agentId);
     try {
       const dir = this.#context.store.dir(agentId);

@@ -47,7 +47,12 @@ export async function httpsGit(folder: string, wire: GitWire) {
 function targetOf(request: IncomingMessage): GitTarget | null {
   const match = /^\/([0-9a-f-]{36})\.git\/(info\/refs\?service=)?(git-upload-pack)$/.exec(request.url ?? '');
   if (!match) return null;
-  return { agentId: match[1]!, service: 'git-upload-pack', advertise: match[2] !== undefined };
+  return {
+    agentId: match[1]!,
+    orgId: match[1]!,
+    service: 'git-upload-pack',
+    advertise: match[2] !== undefined,
+  };
 }
 
 async function makeCertificates(folder: string): Promise<string> {

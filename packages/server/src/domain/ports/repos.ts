@@ -51,6 +51,8 @@ export type GitService = 'git-upload-pack' | 'git-receive-pack';
 
 export interface GitTarget {
   agentId: string;
+  /** Of the agent: places are shared out among organisations too. */
+  orgId: string;
   service: GitService;
   /** The advertisement of refs (`GET info/refs`), not the exchange itself (`POST`). */
   advertise: boolean;
