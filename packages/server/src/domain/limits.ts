@@ -175,8 +175,10 @@ export const limits = {
   inboundEventsPerDelivery: 1_000,
   /** Inbound events that one call works on again. */
   replayedAtOnce: 1_000,
-  /** That are read at once, of an agent and of all of this node. */
-  archives: { ofAgent: 4, ofAll: 32 },
+  /** That are read at once, of an agent, of an organisation and of all of this node. */
+  archives: { ofAgent: 4, ofOrg: 24, ofAll: 32 },
+  /** A client that takes nothing of a body for so long is cut off. */
+  stillReaderMs: 30_000,
   /** The same of those that are open. */
   terminals: { ofAgent: 8, ofAll: 200 },
   execArguments: 1_000,

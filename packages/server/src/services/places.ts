@@ -1,12 +1,21 @@
-/** Places that are taken for a while: so many of one agent, and so many of all agents together. */
+interface Most {
+  ofAgent: number;
+  ofOrg?: number;
+  ofAll: number;
+}
+
+/**
+ * Places that are taken for a while: so many of one agent, of one organisation where that is told, and of all agents together.
+ */
 export class Places {
-  readonly #most: { ofAgent: number; ofAll: number };
+  readonly #most: Most;
   /** What takes them and is done with it: `terminals are open`. */
   readonly #what: string;
+  /** By agents and by organisations, whose ids are never the same. */
   readonly #taken = new Map<string, number>();
   #all = 0;
 
-  constructor(what: string, most: { ofAgent: number; ofAll: number }) {
+  constructor(what: string, most: Most) {
     this.#what = what;
     this.#most = most;
   }
@@ -19,27 +28,32 @@ export class Places {
     return (this.#taken.get(agentId) ?? 0) >= this.#most.ofAgent;
   }
 
-  /** Tells which limit an agent is at; null when there is a place for it. */
-  refusal(agentId: string): string | null {
-    const { ofAgent, ofAll } = this.#most;
+  /** Tells which limit an agent is at, or its organisation; null when there is a place for it. */
+  refusal(agentId: string, orgId?: string): string | null {
+    const { ofAgent, ofOrg = Infinity, ofAll } = this.#most;
     if (this.isFullOf(agentId)) return `At most ${ofAgent} ${this.#what} at once for an agent.`;
+    if (orgId !== undefined && (this.#taken.get(orgId) ?? 0) >= ofOrg)
+      return `At most ${ofOrg} ${this.#what} at once for all agents of an organisation, and all are taken; try again later.`;
     return this.isFull
       ? `At most ${ofAll} ${this.#what} at once for all agents together, and all are taken; try again later.`
       : null;
   }
 
   /** Takes one, also where there is none: whoever takes it asks first. Gives it back when called, once or more often. */
-  take(agentId: string): () => void {
-    this.#taken.set(agentId, (this.#taken.get(agentId) ?? 0) + 1);
+  take(agentId: string, orgId?: string): () => void {
+    const takers = orgId === undefined ? [agentId] : [agentId, orgId];
+    for (const id of takers) this.#taken.set(id, (this.#taken.get(id) ?? 0) + 1);
     this.#all += 1;
     let isIn = true;
     return () => {
       if (!isIn) return;
       isIn = false;
       this.#all -= 1;
-      const left = this.#taken.get(agentId)! - 1;
-      if (left > 0) this.#taken.set(agentId, left);
-      else this.#taken.delete(agentId);
+      for (const id of takers) {
+        const left = this.#taken.get(id)! - 1;
+        if (left > 0) this.#taken.set(id, left);
+        else this.#taken.delete(id);
+      }
     };
   }
 }

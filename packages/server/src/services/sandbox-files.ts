@@ -79,8 +79,8 @@ export function createSandboxFiles(deps: SandboxFilesDependencies): SandboxFiles
     },
 
     async archive(p, agentId, path) {
-      const { volumeDir } = await seen(p, agentId);
-      const leave = archives.enter(agentId);
+      const { agent, volumeDir } = await seen(p, agentId);
+      const leave = archives.enter(agent);
       try {
         return (await volumes.archive(volumeDir, path)).once('close', leave);
       } catch (error) {
@@ -139,10 +139,10 @@ function createArchiveCount() {
   const places = new Places('archives are read', limits.archives);
   return {
     /** Returns what is to be called, once or more often, when it has ended. */
-    enter(agentId: string): () => void {
-      const refusal = places.refusal(agentId);
+    enter({ id, orgId }: Agent): () => void {
+      const refusal = places.refusal(id, orgId);
       if (refusal !== null) throw new DomainError('too_many_sandboxes', refusal, { retryAfterSeconds: 5 });
-      return places.take(agentId);
+      return places.take(id, orgId);
     },
   };
 }

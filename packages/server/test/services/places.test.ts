@@ -57,3 +57,15 @@ test('a place that is given back twice is one place', () => {
   assert.match(places.refusal('a') ?? '', /At most 3 things are open at once for all/);
   assert.equal(places.isFullOf('a'), false);
 });
+
+test('an organisation does not hold all places, however many agents it has', () => {
+  const places = new Places('things are open', { ofAgent: 2, ofOrg: 3, ofAll: 4 });
+  const taken = ['a', 'b', 'c'].map((agent) => places.take(agent, 'ours'));
+  assert.match(
+    places.refusal('d', 'ours') ?? '',
+    /^At most 3 things are open at once for all agents of an org/,
+  );
+  assert.equal(places.refusal('z', 'theirs'), null);
+  taken[0]!();
+  assert.equal(places.refusal('d', 'ours'), null);
+});

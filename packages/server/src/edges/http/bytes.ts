@@ -4,7 +4,9 @@ import { pipeline } from 'node:stream/promises';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Context } from 'hono';
 import { DomainError } from '../../domain/errors.ts';
+import { limits } from '../../domain/limits.ts';
 import type { Log } from '../../domain/log.ts';
+import { whenStill } from '../../domain/still-reader.ts';
 import type { Head } from './answer.ts';
 import type { Env } from './request.ts';
 
@@ -33,7 +35,7 @@ export async function* uploadOf(c: Context<Env>): AsyncGenerator<Buffer> {
 
 /**
  * Straight to the Node response. Rejects with what went wrong before there is a first piece: until then the head is held
- * back, and an answer can say it. Once the head is out, a failure can only be told by cutting the connection, and in the log.
+ * back, and an answer can say it. A client that takes nothing for `stillMs` is cut off. Once the head is out, a failure can only be told by cutting the connection, and in the log.
  */
 export async function sendBytes(
   c: Context<Env>,
@@ -42,6 +44,7 @@ export async function sendBytes(
   status: number,
   headers: Record<string, string>,
   content: Readable | null,
+  stillMs: number = limits.stillReaderMs,
 ): Promise<Response> {
   if (content !== null) await firstPiece(content);
   Object.assign(head, headers);
@@ -50,6 +53,7 @@ export async function sendBytes(
     const body = content === null ? null : (Readable.toWeb(content) as ReadableStream<Uint8Array>);
     return new Response(body, { status, headers: head });
   }
+  const allSent = whenStill(outgoing, stillMs, () => cut(outgoing));
   outgoing.writeHead(status, head);
   await pipeline(content, outgoing).catch((error: unknown) => {
     const fields = { requestId: head['X-Request-Id'], path: c.req.path, error: String(error) };
@@ -57,6 +61,7 @@ export async function sendBytes(
     else log.info('A body was cut off, since it could not be read to its end.', fields);
     cut(outgoing);
   });
+  allSent();
   return RESPONSE_ALREADY_SENT;
 }
 
