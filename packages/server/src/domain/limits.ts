@@ -95,6 +95,10 @@ export const limits = {
   pushConfigsPerTask: 20,
   /** How often an update of a task is tried to be sent, over about a day. */
   pushAttempts: 12,
+  /** Pushes to the clients of one agent, of one organisation, and of all, at once in a process. */
+  pushRequests: { ofAgent: 8, ofOrg: 48, ofAll: 64 },
+  /** For an answer to one; A2A 1.0, section 4.3.3 wants 10 to 30 seconds. */
+  pushTimeoutMs: 10_000,
   /** After a task has ended, its push configurations are kept for so long. */
   pushConfigDays: 30,
   snapshotsPerAgent: 50,

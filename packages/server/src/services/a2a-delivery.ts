@@ -49,10 +49,7 @@ export interface A2aDelivery {
   stop(): Promise<void>;
 }
 
-const batch = 16;
 const leaseMs = 60_000;
-/** A2A 1.0, section 4.3.3: 10 to 30 seconds. */
-const timeoutMs = 15_000;
 const retryMs = [1_000, 4_000, 15_000, 60_000, 300_000, 1_800_000, 3_600_000, 7_200_000];
 /** For all that one configuration is sent in one go; nothing that hangs keeps the room of another for longer. */
 const sendMs = 600_000;
@@ -66,7 +63,7 @@ const purgeEveryMs = 600_000;
 export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
   const { tasks, pushes, targets, box, nodeId, log } = deps;
   const closing = new AbortController();
-  const underWay = new Set<Promise<void>>();
+  const underWay = new Map<Promise<void>, PushConfigRow>();
   let purgedAt = 0;
   let isFresh = true;
 
@@ -78,8 +75,9 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
       purgedAt = Date.now();
       await pushes.purge(limits.pushConfigDays);
     }
-    if (underWay.size >= batch) return 0;
-    const claimed = await pushes.claim(nodeId, batch - underWay.size, leaseMs);
+    const most = limits.pushRequests;
+    if (underWay.size >= most.ofAll) return 0;
+    const claimed = await pushes.claim(nodeId, { most, underWay: [...underWay.values()], leaseMs });
     for (const row of claimed) {
       const sending = within(sendMs, send(row), () => {
         throw new Error(`It has not ended after ${sendMs} ms.`);
@@ -87,7 +85,7 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
         // The lease runs out, and somebody tries again.
         log.warn('A push notification could not be dealt with.', { configId: row.id, error: String(error) });
       });
-      underWay.add(sending);
+      underWay.set(sending, row);
       void sending.finally(() => underWay.delete(sending));
     }
     // The next look comes at its own time, so that updates that follow each other closely are told together.
@@ -128,7 +126,11 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
     if (token !== '') headers['X-A2A-Notification-Token'] = token;
     try {
       const target = await targets.resolve(url);
-      const { status } = await deps.post(target, { headers, body, timeoutMs, signal: closing.signal });
+      const { status } = await deps.post(target, {
+        ...{ headers, body },
+        timeoutMs: limits.pushTimeoutMs,
+        signal: closing.signal,
+      });
       return status >= 200 && status < 300 ? null : `The receiver answered ${status}.`;
     } catch (error) {
       if (error instanceof UrlRefused) return error.message;
@@ -150,7 +152,7 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
     runDue,
     async stop() {
       closing.abort();
-      await Promise.all(underWay);
+      await Promise.all(underWay.keys());
     },
   };
 }

@@ -20,6 +20,14 @@ const columns = (sql: Sql) => sql`
   p.key_id as "keyId", p.config_id as "configId", p.url, p.version, p.sealed_value as sealed,
   p.wrapped_key as "wrappedKey", p.kek_id as "kekId", p.delivered_seq::float8 as "deliveredSeq", p.attempts`;
 
+export interface PushBounds {
+  /** In one claim; an agent and an organisation have so many at once, with those that are under way. */
+  most: { ofAgent: number; ofOrg: number; ofAll: number };
+  /** Of each push that is under way. */
+  underWay: { agentId: string; orgId: string }[];
+  leaseMs: number;
+}
+
 /** What is never sent: pieces of a text, which comes whole, and what A2A does not show. */
 const unsent = [
   'message.delta',
@@ -64,21 +72,39 @@ export function createA2aPushStore(db: Database) {
       await db.sql`delete from a2a_push_configs where run_id = ${runId} and config_id = ${configId}`;
     },
 
-    /** Takes some that have something to send, for `leaseMs`: no other replica sends for them meanwhile. */
-    async claim(nodeId: string, limit: number, leaseMs: number): Promise<PushConfigRow[]> {
+    /**
+     * Takes some that have something to send, for `leaseMs`: no other replica sends for them meanwhile. First what makes the
+     * first of its agent, then the second of each, so that nobody's backlog is in another's way.
+     */
+    async claim(nodeId: string, { most, underWay, leaseMs }: PushBounds): Promise<PushConfigRow[]> {
       const { sql } = db;
       return sql<PushConfigRow[]>`
-        update a2a_push_configs p set leased_by = ${nodeId},
-          leased_until = now() + make_interval(secs => ${leaseMs / 1000})
-        where p.id in (
-          select o.id from a2a_push_configs o
+        with busy as (
+          select * from unnest(${underWay.map((one) => one.agentId)}::uuid[],
+            ${underWay.map((one) => one.orgId)}::uuid[]) as b (agent_id, org_id)
+        ), due as (
+          select o.id, o.due_at, o.org_id, row_number() over (partition by o.agent_id order by o.due_at, o.id)
+            + (select count(*) from busy b where b.agent_id = o.agent_id) as of_agent
+          from a2a_push_configs o
           where o.ended_at is null and o.due_at <= now() and (o.leased_until is null or o.leased_until < now())
             and exists (select 1 from events e where e.run_id = o.run_id and e.seq > o.delivered_seq
               and e.type <> all (${unsent}::text[]))
             and exists (select 1 from api_keys k where k.id = o.key_id and k.revoked_at is null
               and (k.expires_at is null or k.expires_at > now()))
             and exists (select 1 from conversations c where c.id = o.conversation_id and c.deleted_at is null)
-          order by o.due_at limit ${limit} for update skip locked)
+        ), fair as (
+          select d.id, d.due_at, d.of_agent, row_number() over (partition by d.org_id order by d.of_agent, d.due_at)
+            + (select count(*) from busy b where b.org_id = d.org_id) as of_org
+          from due d where d.of_agent <= ${most.ofAgent}
+        )
+        update a2a_push_configs p set leased_by = ${nodeId},
+          leased_until = now() + make_interval(secs => ${leaseMs / 1000})
+        where p.id in (
+          select o.id from a2a_push_configs o
+          where o.ended_at is null and (o.leased_until is null or o.leased_until < now()) and o.id in (
+            select id from fair where of_org <= ${most.ofOrg} order by of_agent, due_at
+            limit ${most.ofAll - underWay.length})
+          for update skip locked)
         returning ${columns(sql)}`;
     },
 
