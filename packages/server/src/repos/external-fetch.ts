@@ -38,7 +38,10 @@ const fetchedRef = 'refs/berth/fetched';
 /** Fetches external https repositories into the agents' bare ones. */
 export class ExternalFetcher {
   readonly #options: FetcherOptions;
-  readonly #gate = new KeyGate({ total: 4, perKey: 1, maxWaiting: 256 });
+  readonly #gate = new KeyGate({
+    ...{ total: 4, perKey: 1, perGroup: 3 },
+    ...{ maxWaiting: 256, waitingPerKey: 64, waitingPerGroup: 192 },
+  });
   #caFile: Promise<string> | null = null;
 
   constructor(options: FetcherOptions) {
@@ -51,7 +54,7 @@ export class ExternalFetcher {
     if (request.ref !== null && !isRefName(shortName(request.ref))) {
       throw new RepoError('ref: must be the name of a branch or tag, or a full commit id.');
     }
-    const leave = await this.#gate.enter(agentId).catch((error: unknown) => {
+    const leave = await this.#gate.enter(agentId, undefined, request.orgId).catch((error: unknown) => {
       throw error instanceof GateFull ? new RepoError('Too many fetches at once; try again.') : error;
     });
     try {
@@ -78,13 +81,7 @@ export class ExternalFetcher {
     ref: string | null,
   ): Promise<{ commit: string; ref: string }> {
     const { store } = this.#options;
-    const listed = await this.#git(agentId, remote, [
-      'ls-remote',
-      '--symref',
-      '--',
-      remote.url,
-      ...patterns(ref),
-    ]);
+    const listed = await this.#list(agentId, remote, patterns(ref));
     const chosen = chooseRef(parseRemoteRefs(listed.stdout.toString('utf8')), ref);
     if (!chosen) {
       throw new RepoError(
@@ -110,6 +107,8 @@ export class ExternalFetcher {
   async #fetchCommit(agentId: string, remote: Remote, id: string): Promise<{ commit: string; ref: string }> {
     const { store } = this.#options;
     if ((await store.commitOf(agentId, id)) === null) {
+      // A server that says nothing is to have no more time here than when it is asked for a branch.
+      await this.#list(agentId, remote, ['HEAD']);
       await this.#fetchObjects(agentId, remote, [`+${id}:${fetchedRef}`], true).catch((error: unknown) => {
         if (!(error instanceof RepoError)) throw error;
         return this.#fetchObjects(agentId, remote, ['+refs/heads/*:refs/berth/all/*'], false);
@@ -140,13 +139,20 @@ export class ExternalFetcher {
     await runGit(['symbolic-ref', 'HEAD', ref], { gitDir, timeoutMs: 20_000 });
   }
 
-  async #git(agentId: string, remote: Remote, args: string[]): Promise<GitResult> {
+  async #list(agentId: string, remote: Remote, wanted: string[]): Promise<GitResult> {
+    const { listTimeoutMs, fetchTimeoutMs } = this.#options.limits;
+    const args = ['ls-remote', '--symref', '--', remote.url, ...wanted];
+    return this.#git(agentId, remote, args, Math.min(listTimeoutMs, fetchTimeoutMs));
+  }
+
+  async #git(agentId: string, remote: Remote, args: string[], limitMs?: number): Promise<GitResult> {
     const { store, limits, log } = this.#options;
+    const timeoutMs = limitMs ?? limits.fetchTimeoutMs;
     const result = await runGit(args, {
       gitDir: store.dir(agentId),
       config: remote.config,
       env: { GIT_ALLOW_PROTOCOL: 'https' },
-      timeoutMs: limits.fetchTimeoutMs,
+      timeoutMs,
       // One pack is one file, so the kernel's limit on file size is the limit on the pack.
       caps: { memoryBytes: limits.memoryBytes, fileBytes: limits.packBytes },
       maxOutputBytes: 16 * 1024 * 1024,
@@ -159,7 +165,8 @@ export class ExternalFetcher {
         tooLarge: (await removeHalfPacks(store.dir(agentId))) >= limits.packBytes,
         hasToken: remote.token !== null,
         packBytes: limits.packBytes,
-        timeoutMs: limits.fetchTimeoutMs,
+        timeoutMs,
+        isListing: limitMs !== undefined,
       }),
     );
   }

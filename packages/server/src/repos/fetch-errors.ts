@@ -6,9 +6,21 @@ import { formatMiB } from './wire-body.ts';
  */
 export function explainFetchFailure(
   stderr: string,
-  facts: { timedOut: boolean; tooLarge: boolean; hasToken: boolean; packBytes: number; timeoutMs: number },
+  facts: {
+    timedOut: boolean;
+    tooLarge: boolean;
+    hasToken: boolean;
+    packBytes: number;
+    timeoutMs: number;
+    /** It was asked for its branches only. */
+    isListing: boolean;
+  },
 ): string {
-  if (facts.timedOut) return `The fetch took longer than ${Math.round(facts.timeoutMs / 1000)} seconds.`;
+  const seconds = Math.round(facts.timeoutMs / 1000);
+  if (facts.timedOut)
+    return facts.isListing
+      ? `The server took longer than ${seconds} seconds to say what it has; try again later.`
+      : `The fetch took longer than ${seconds} seconds.`;
   if (facts.tooLarge) return `The repository is larger than ${formatMiB(facts.packBytes)}.`;
   const flaw = /object [0-9a-f]{40}: (\w+):/.exec(stderr)?.[1];
   if (flaw) return `The repository holds an object that is refused (${flaw}).`;

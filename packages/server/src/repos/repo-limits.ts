@@ -20,6 +20,8 @@ export interface RepoLimits {
   readBodiesBytes: number;
   /** A client that takes nothing of an answer for so long is cut off. */
   stillTimeoutMs: number;
+  /** A server of an external repository, until it has told its branches; before that nothing is fetched. */
+  listTimeoutMs: number;
   /** A fetch of an external repository. */
   fetchTimeoutMs: number;
   /** Silence of an uploading client. */
@@ -43,6 +45,7 @@ export const defaultRepoLimits: RepoLimits = {
   readBodyTimeoutMs: 20_000,
   readBodiesBytes: 64 * 1024 * 1024,
   stillTimeoutMs: 30_000,
+  listTimeoutMs: 15_000,
   fetchTimeoutMs: 3 * 60_000,
   idleTimeoutMs: 60_000,
   archiveEntries: 50_000,

@@ -137,7 +137,8 @@ async function resolveCommit(
     progress(`Fetching ${ref}`);
     await repos.createEmpty(agent.id);
     const token = await gitToken(agent.id, agent.externalGitUrl);
-    return repos.fetch(agent.id, { url: agent.externalGitUrl, ref: ref === 'HEAD' ? null : ref, token });
+    const wanted = ref === 'HEAD' ? null : ref;
+    return repos.fetch(agent.id, { url: agent.externalGitUrl, ref: wanted, token, orgId: agent.orgId });
   }
   if (source === 'create' || source === 'fetch') {
     throw new RepoError('The agent holds its own repository now; there is nothing to fetch.');

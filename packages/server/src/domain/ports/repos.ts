@@ -6,6 +6,8 @@ export interface FetchRequest {
   ref: string | null;
   /** Sent as HTTP credentials to that one host, never written to disk. */
   token: string | null;
+  /** Whose agent it is: fetches are shared out among organisations too. Left out: the agent stands for itself. */
+  orgId?: string;
 }
 
 /** Bare repositories of agents, one each. */
