@@ -35,8 +35,12 @@ async function mute(t: TestContext) {
 
 async function ours(t: TestContext, limits: Partial<RepoLimits>) {
   const root = await mkdtemp(join(tmpdir(), 'berth-mute-'));
-  t.after(() => rm(root, { recursive: true, force: true }));
-  return openRepos({ root, guard: createUrlGuard(['127.0.0.0/8']), log: silentLog, limits });
+  const opened = await openRepos({ root, guard: createUrlGuard(['127.0.0.0/8']), log: silentLog, limits });
+  t.after(async () => {
+    await opened.idle();
+    await rm(root, { recursive: true, force: true });
+  });
+  return opened;
 }
 
 test('agents whose servers say nothing leave a place to fetch for every other organisation', async (t) => {
