@@ -11,7 +11,7 @@ import { readProviders } from '../../src/gateway/providers.ts';
 import { parseRoute } from '../../src/gateway/routes.ts';
 import { inSlices, sliceBytes } from '../../src/gateway/slices.ts';
 import { urlSources } from '../../src/gateway/url-sources.ts';
-import { operatorKey, sandboxToken, startGateway } from '../support/gateway.ts';
+import { everyWire, operatorKey, sandboxToken, startGateway } from '../support/gateway.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 import { until } from '../support/until.ts';
@@ -27,14 +27,7 @@ const bodyWith = (unit: string, times: number): string =>
 async function startHouse(t: TestContext): Promise<{ gateway: TestGateway; calls: () => number }> {
   const provider = await startScriptedModel(() => ({ text: ['ok'] }));
   const gateway = await startGateway({
-    env: {
-      ANTHROPIC_API_KEY: operatorKey,
-      ANTHROPIC_BASE_URL: provider.url,
-      OPENAI_API_KEY: operatorKey,
-      OPENAI_BASE_URL: provider.openaiUrl,
-      GEMINI_API_KEY: operatorKey,
-      GEMINI_BASE_URL: provider.url,
-    },
+    env: everyWire(provider),
     model: 'openai/m',
     secretKeys: { ANTHROPIC_API_KEY: 'own', GEMINI_API_KEY: 'own' },
   });

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { test } from 'node:test';
 import type { Pace } from '../../src/domain/bucket.ts';
 import { limits } from '../../src/domain/limits.ts';
-import { operatorKey, sandboxToken, startGateway } from '../support/gateway.ts';
+import { everyWire, sandboxToken, startGateway } from '../support/gateway.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 
@@ -18,14 +18,7 @@ async function withGateway<T>(
 ): Promise<T> {
   const provider = await startScriptedModel(() => ({ text: ['ok'] }));
   const gateway = await startGateway({
-    env: {
-      ANTHROPIC_API_KEY: operatorKey,
-      ANTHROPIC_BASE_URL: provider.url,
-      OPENAI_API_KEY: operatorKey,
-      OPENAI_BASE_URL: provider.openaiUrl,
-      GEMINI_API_KEY: operatorKey,
-      GEMINI_BASE_URL: provider.url,
-    },
+    env: everyWire(provider),
     model: options.model ?? 'anthropic/m',
     ...(options.secretKeys ? { secretKeys: options.secretKeys } : {}),
     ...(options.requestPace ? { gateway: { requestPace: options.requestPace } } : {}),

@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 import { noEgress } from '../../src/domain/egress-policy.ts';
 import type { EgressPolicy } from '../../src/domain/egress-policy.ts';
 import { maxSourceHosts } from '../../src/gateway/url-sources.ts';
-import { operatorKey, startGateway } from '../support/gateway.ts';
+import { everyWire, startGateway } from '../support/gateway.ts';
 import type { TestGateway } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 
@@ -19,14 +19,7 @@ let reads = 0;
 
 before(async () => {
   provider = await startScriptedModel(() => ({ text: ['ok'] }));
-  const env = {
-    ANTHROPIC_API_KEY: operatorKey,
-    ANTHROPIC_BASE_URL: provider.url,
-    OPENAI_API_KEY: operatorKey,
-    OPENAI_BASE_URL: provider.openaiUrl,
-    GEMINI_API_KEY: operatorKey,
-    GEMINI_BASE_URL: provider.url,
-  };
+  const env = everyWire(provider);
   const readPolicy = async () => ((reads += 1), policy);
   for (const wire of ['anthropic', 'openai', 'gemini'] as const)
     gateways.set(wire, await startGateway({ env, model: `${wire}/m`, gateway: { readPolicy } }));

@@ -19,6 +19,22 @@ import { readProviders } from '../../src/gateway/providers.ts';
 export const sandboxToken = 'sandbox-token-for-tests';
 export const operatorKey = 'operator-key-for-tests';
 
+/** All three wires lead to one scripted provider, with the operator's key. */
+export const everyWire = ({
+  url,
+  openaiUrl,
+}: {
+  url: string;
+  openaiUrl: string;
+}): Record<string, string> => ({
+  ANTHROPIC_API_KEY: operatorKey,
+  ANTHROPIC_BASE_URL: url,
+  OPENAI_API_KEY: operatorKey,
+  OPENAI_BASE_URL: openaiUrl,
+  GEMINI_API_KEY: operatorKey,
+  GEMINI_BASE_URL: url,
+});
+
 export interface GatewayAnswer {
   status: number;
   headers: IncomingHttpHeaders;
