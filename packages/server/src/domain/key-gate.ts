@@ -1,3 +1,5 @@
+import { addTo } from './counts.ts';
+
 /** More work than the gate holds or lets wait. */
 export class GateFull extends Error {}
 
@@ -79,21 +81,22 @@ export class KeyGate {
     const { maxWaiting, waitingPerKey, waitingPerGroup } = this.#limits;
     if (this.#waitingTotal >= maxWaiting) return false;
     if ((this.#waiting.get(key)?.length ?? 0) >= waitingPerKey) return false;
+    if (this.#waitingTotal < waitingPerGroup) return true;
     const ofGroup = [...this.#waiting.values()].flat().filter((entry) => entry.group === group);
     return ofGroup.length < waitingPerGroup;
   }
 
   #take(key: string, group: string): () => void {
     this.#busyTotal += 1;
-    add(this.#busy, key, 1);
-    add(this.#busyGroups, group, 1);
+    addTo(this.#busy, key, 1);
+    addTo(this.#busyGroups, group, 1);
     let held = true;
     return () => {
       if (!held) return;
       held = false;
       this.#busyTotal -= 1;
-      add(this.#busy, key, -1);
-      add(this.#busyGroups, group, -1);
+      addTo(this.#busy, key, -1);
+      addTo(this.#busyGroups, group, -1);
       this.#startNext();
     };
   }
@@ -115,10 +118,4 @@ export class KeyGate {
     if (queue.length > 0) this.#waiting.set(key, queue);
     else this.#waiting.delete(key);
   }
-}
-
-function add(counts: Map<string, number>, key: string, change: number): void {
-  const count = (counts.get(key) ?? 0) + change;
-  if (count === 0) counts.delete(key);
-  else counts.set(key, count);
 }

@@ -1,3 +1,4 @@
+import { addTo } from './counts.ts';
 import { limits } from './limits.ts';
 
 /** Whose a run is. */
@@ -33,16 +34,16 @@ export class RunPlaces {
   /** A run that goes on from an earlier process has its place, whether there is room or not. */
   take({ orgId, agentId }: Owner): void {
     this.#taken += 1;
-    add(this.#ofAgent, agentId, 1);
-    add(this.#ofOrg, orgId, 1);
+    addTo(this.#ofAgent, agentId, 1);
+    addTo(this.#ofOrg, orgId, 1);
   }
 
   /** True: somebody may have waited for just this place. */
   leave(owner: Owner): boolean {
     const wasFull = !this.hasRoom(owner, 1);
     this.#taken -= 1;
-    add(this.#ofAgent, owner.agentId, -1);
-    add(this.#ofOrg, owner.orgId, -1);
+    addTo(this.#ofAgent, owner.agentId, -1);
+    addTo(this.#ofOrg, owner.orgId, -1);
     return wasFull;
   }
 
@@ -114,10 +115,4 @@ export class RunPlaces {
     for (const [id, taken] of this.#ofOrg) copy.#ofOrg.set(id, taken);
     return copy;
   }
-}
-
-function add(counts: Map<string, number>, id: string, count: number): void {
-  const sum = (counts.get(id) ?? 0) + count;
-  if (sum === 0) counts.delete(id);
-  else counts.set(id, sum);
 }

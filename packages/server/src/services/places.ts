@@ -1,3 +1,5 @@
+import { addTo } from '../domain/counts.ts';
+
 interface Most {
   ofAgent: number;
   ofOrg?: number;
@@ -42,18 +44,14 @@ export class Places {
   /** Takes one, also where there is none: whoever takes it asks first. Gives it back when called, once or more often. */
   take(agentId: string, orgId?: string): () => void {
     const takers = orgId === undefined ? [agentId] : [agentId, orgId];
-    for (const id of takers) this.#taken.set(id, (this.#taken.get(id) ?? 0) + 1);
+    for (const id of takers) addTo(this.#taken, id, 1);
     this.#all += 1;
     let isIn = true;
     return () => {
       if (!isIn) return;
       isIn = false;
       this.#all -= 1;
-      for (const id of takers) {
-        const left = this.#taken.get(id)! - 1;
-        if (left > 0) this.#taken.set(id, left);
-        else this.#taken.delete(id);
-      }
+      for (const id of takers) addTo(this.#taken, id, -1);
     };
   }
 }
