@@ -4,7 +4,7 @@ import { parseField, topLevelFields } from './json-fields.ts';
 import type { FieldSpan } from './json-fields.ts';
 import type { Provider } from './provider.ts';
 import { Pace } from './slices.ts';
-import type { Sliced } from './slices.ts';
+import type { Sliced } from '../domain/slices.ts';
 import { refuseServerTools, refuseSharedState } from './refusals.ts';
 import type { Route } from './routes.ts';
 import { setField, splice } from './splice.ts';

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Bucket, type Pace } from '../domain/bucket.ts';
 import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
+import { inSlices } from '../domain/slices.ts';
 import type { ReadEgressPolicy } from '../domain/ports/egress.ts';
 import type { ModelCaller, ModelGateway, ModelGatewayHooks } from '../domain/ports/model-gateway.ts';
 import { prepareCall } from './call.ts';
@@ -15,7 +16,6 @@ import { demoProvider } from './demo/provider.ts';
 import type { Provider } from './provider.ts';
 import { readBody } from './read-body.ts';
 import { parseRoute } from './routes.ts';
-import { inSlices } from './slices.ts';
 import { refuseUrlSources } from './url-sources.ts';
 import { closeConnections, defaultTimeouts, openConnections } from './upstream.ts';
 import type { Timeouts } from './upstream.ts';
@@ -125,7 +125,7 @@ async function answer(
       gateway.load.add(caller.sandboxId, bytes);
       heldBytes += bytes;
     });
-    const call = await inSlices(prepareCall(caller, route, gateway.providers, body));
+    const call = await inSlices(caller.sandboxId, prepareCall(caller, route, gateway.providers, body));
     if (!call.provider.allowServerTools) await refuseUrlSources(gateway.readPolicy, caller, route.wire, body);
     await meteredCall(gateway, { caller, route, call, request, response, requestBytes: body.length });
   } catch (error) {

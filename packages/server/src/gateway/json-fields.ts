@@ -1,5 +1,6 @@
 import { sliceBytes } from './slices.ts';
-import type { Pace, Sliced } from './slices.ts';
+import type { Sliced } from '../domain/slices.ts';
+import type { Pace } from './slices.ts';
 import { WireError } from './wires.ts';
 
 /** Where the value of a top-level field lies: bytes `start` to `end` (exclusive). */

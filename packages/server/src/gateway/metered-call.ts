@@ -53,7 +53,7 @@ export async function meteredCall(options: MeterOptions, exchange: Exchange): Pr
     const report = (tokens: Tokens): void => {
       isRecorded = record(options, exchange, price, tokens, reserved.id);
     };
-    if (call.provider.kind === 'demo') await answerDemo(route, call, response, report);
+    if (call.provider.kind === 'demo') await answerDemo(exchange, report);
     else await passThrough(options, exchange, report);
   } finally {
     if (!isRecorded) reserved.release();

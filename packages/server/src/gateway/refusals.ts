@@ -1,6 +1,7 @@
 import { arrayElements, parseField, topLevelFields } from './json-fields.ts';
 import type { FieldSpan } from './json-fields.ts';
-import type { Pace, Sliced } from './slices.ts';
+import type { Sliced } from '../domain/slices.ts';
+import type { Pace } from './slices.ts';
 import { WireError } from './wires.ts';
 import type { Wire } from './wires.ts';
 

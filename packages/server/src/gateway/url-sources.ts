@@ -3,8 +3,9 @@ import { readTarget } from '../domain/egress-rules.ts';
 import type { EgressTarget } from '../domain/egress-rules.ts';
 import type { ModelCaller } from '../domain/ports/model-gateway.ts';
 import type { ReadEgressPolicy } from '../domain/ports/egress.ts';
-import { inSlices, sliceBytes } from './slices.ts';
-import type { Sliced } from './slices.ts';
+import { inSlices } from '../domain/slices.ts';
+import type { Sliced } from '../domain/slices.ts';
+import { sliceBytes } from './slices.ts';
 import { WireError } from './wires.ts';
 import type { Wire } from './wires.ts';
 
@@ -55,12 +56,12 @@ export async function refuseUrlSources(
   wire: Wire,
   body: Buffer,
 ): Promise<void> {
-  const urls = await inSlices(urlSources(wire, body));
+  const urls = await inSlices(caller.sandboxId, urlSources(wire, body));
   if (urls.length === 0) return;
   const policy = await readPolicy(caller.agentId);
   if (policy.mode === 'open' && policy.deny.length === 0) return;
   const { check } = compileEgressPolicy(policy);
-  await inSlices(checkAll(urls, caller.agentId, check));
+  await inSlices(caller.sandboxId, checkAll(urls, caller.agentId, check));
 }
 
 /** Compared with the rules in one go. */

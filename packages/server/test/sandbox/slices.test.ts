@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { deletedBytes, writtenBytes } from '../../src/sandbox/disk/measure.ts';
-import { Lane, Slices, type Clock } from '../../src/sandbox/disk/slices.ts';
+import type { Clock } from '../../src/domain/slices.ts';
+import { lookLane, Slices } from '../../src/sandbox/disk/slices.ts';
 
 /** Time that goes on by `lookMs` with each look at it, and by the rests. */
 class FakeClock implements Clock {
@@ -26,7 +27,7 @@ class FakeClock implements Clock {
 
 test('looks without end take a tenth of the event loop, in slices of two milliseconds', async () => {
   const clock = new FakeClock();
-  const slices = new Slices(new Lane(clock));
+  const slices = new Slices(lookLane(clock));
   let looks = 0;
   await slices.each(Array.from({ length: 100 }), () => {
     looks += 1;
@@ -39,13 +40,13 @@ test('looks without end take a tenth of the event loop, in slices of two millise
 
 test('a single long look is followed by as long a rest', async () => {
   const clock = new FakeClock();
-  await new Slices(new Lane(clock)).each([30], (tookMs) => (clock.ms += tookMs));
+  await new Slices(lookLane(clock)).each([30], (tookMs) => (clock.ms += tookMs));
   assert.deepEqual(clock.rests, [270]);
 });
 
 test('short looks for many sandboxes at once rest as the looks for one do', async () => {
   const clock = new FakeClock();
-  const lane = new Lane(clock);
+  const lane = lookLane(clock);
   await Promise.all(Array.from({ length: 100 }, () => new Slices(lane).each(['a'], () => (clock.ms += 0.5))));
   assert.deepEqual(clock.rests, Array<number>(25).fill(18));
 });
@@ -53,7 +54,7 @@ test('short looks for many sandboxes at once rest as the looks for one do', asyn
 test('two sandboxes take slices in turn, and go on when a look of one fails', async () => {
   const seen: string[] = [];
   const clock = new FakeClock();
-  const lane = new Lane(clock);
+  const lane = lookLane(clock);
   const look = (name: string) => {
     clock.ms += 2;
     seen.push(name);
@@ -75,7 +76,7 @@ test('what processes wrote, and what they hold open, is looked at in such slices
     (slices: Slices) => deletedBytes(pids, '/', slices),
   ]) {
     const clock = new FakeClock(1);
-    await look(new Slices(new Lane(clock)));
+    await look(new Slices(lookLane(clock)));
     assert.ok(clock.rests.length >= 4, `${clock.rests.length} rests`);
   }
 });

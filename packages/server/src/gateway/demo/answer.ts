@@ -1,8 +1,9 @@
 import type { ServerResponse } from 'node:http';
+import { inOneSlice } from '../../domain/slices.ts';
 import type { Call } from '../call.ts';
+import type { Exchange } from '../metered-call.ts';
 import { tokensOfBytes } from '../prices.ts';
 import type { Tokens } from '../prices.ts';
-import type { Route } from '../routes.ts';
 import { WireError } from '../wires.ts';
 import { readConversation } from './conversation.ts';
 import { guide } from './guide.ts';
@@ -16,9 +17,7 @@ const head = { id: 'chatcmpl-demo', created: 0, model: 'guide' };
  * the bytes: the prompt's text is not split by any model's vocabulary here.
  */
 export async function answerDemo(
-  route: Route,
-  call: Call,
-  response: ServerResponse,
+  { caller, route, call, response }: Exchange,
   report: (tokens: Tokens) => void,
 ): Promise<void> {
   if (route.operation !== 'chat/completions') {
@@ -26,7 +25,7 @@ export async function answerDemo(
   }
   checkSize(call);
   const body = call.body.length === 1 ? (call.body[0] as Buffer) : Buffer.concat(call.body);
-  const reply = guide(readConversation(body));
+  const reply = await inOneSlice(caller.sandboxId, () => guide(readConversation(body)));
   const promptTokens = tokensOfBytes(body.length);
   let sentTokens = 0;
   try {
@@ -53,7 +52,7 @@ export async function answerDemo(
 /** What a harness keeps of a conversation, with images, is far less. */
 const maxBodyBytes = 8 * 1024 * 1024;
 /** The body is built whole, which takes long by the number of what is in it, and not by its bytes. */
-const maxBodyValues = 100_000;
+const maxBodyValues = 50_000;
 
 function checkSize(call: Call): void {
   const bytes = call.body.reduce((sum, piece) => sum + piece.length, 0);
