@@ -35,16 +35,25 @@ export class Gate {
 
   /** One came. Those that were on their way when the door was shut still come, and count. */
   came(nowMs = performance.now()): void {
-    const overMs = this.#bucket.spend(1, nowMs);
-    if (overMs <= 0 || this.#reopening) return;
-    this.#set(true);
-    this.#shutFor(overMs);
+    this.#count(1, nowMs);
+  }
+
+  /** What came has cost as much as so many more. For that alone it is never shut for much longer than `maxMs`. */
+  charge(count: number, maxMs: number, nowMs = performance.now()): void {
+    if (this.#bucket.overMs(nowMs) < maxMs) this.#count(count, nowMs);
   }
 
   /** It stays as it is. */
   close(): void {
     if (this.#reopening) clearTimeout(this.#reopening);
     this.#reopening = null;
+  }
+
+  #count(count: number, nowMs: number): void {
+    const overMs = this.#bucket.spend(count, nowMs);
+    if (overMs <= 0 || this.#reopening) return;
+    this.#set(true);
+    this.#shutFor(overMs);
   }
 
   #shutFor(ms: number): void {

@@ -211,6 +211,8 @@ export const limits = {
   /** Requests, and bytes of more, that come on a connection of a sandbox behind one that is not answered: beyond it is closed at once. */
   pipelinedRequests: 16,
   pipelinedBytes: 64 * 1024,
+  /** Such a one counts as so many more new ones; for that its socket is shut for no longer. */
+  pipelinedCharge: { connections: 16, maxMs: 10_000 },
   egressHeadBytes: 16 * 1024,
   egressHeaders: 100,
   /** To send a request, or the first bytes of a tunnel. */

@@ -33,6 +33,8 @@ export interface InterceptedTunnel {
   dial: CheckedDial;
   /** A refusal that the owner sees (GET /v1/agents/{id}/egress/refusals). Answering the program is the interceptor's. */
   report(reason: EgressReason, message: string): void;
+  /** The sandbox is to pay for a connection that was cut for what it sent behind a request. */
+  charge(): void;
 }
 
 /**

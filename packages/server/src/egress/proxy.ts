@@ -7,7 +7,7 @@ import type { Network } from '../domain/address-ranges.ts';
 import { EgressRefused } from '../domain/egress-policy.ts';
 import { Gate } from '../domain/gate.ts';
 import { limits as defaults } from '../domain/limits.ts';
-import { mayGoOn } from '../domain/one-request.ts';
+import { mayGoOn, readInTurn, takeOver } from '../domain/one-request.ts';
 import type { Egress, EgressOwner, EgressRecorder, ReadEgressPolicy } from '../domain/ports/egress.ts';
 import { refuseSocket } from './answers.ts';
 import { EgressConnection } from './connection.ts';
@@ -73,15 +73,18 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
   });
   // The size of the head bounds them; a request with too many is refused, never cut short.
   http.maxHeadersCount = 0;
+  http.on('connection', (client) => readInTurn(client, () => connections.get(client)?.session.charge()));
   http.on('request', (message, response) => {
     response.shouldKeepAlive = false;
     if (mayGoOn(message, response)) void forwardPlain(begin(message), message, response);
   });
   http.on('upgrade', (message, socket, rest) => {
-    if (mayGoOn(message, null)) void forwardUpgrade(begin(message), message, socket as Socket, rest);
+    if (mayGoOn(message, null))
+      void forwardUpgrade(begin(message), message, socket as Socket, takeOver(message.socket, rest));
   });
   http.on('connect', (message, _socket, rest) => {
-    if (mayGoOn(message, null)) void openTunnel(begin(message), message, rest, serve);
+    if (mayGoOn(message, null))
+      void openTunnel(begin(message), message, takeOver(message.socket, rest), serve);
   });
   http.on('clientError', (_error, socket) => {
     const connection = connections.get(socket);
@@ -136,7 +139,8 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
       const session = new EgressSession(owner, shared, options.interceptor(owner));
       const server = createServer({ allowHalfOpen: true }, (client) => accept(session, client));
       // A socket that nobody may write to lets nobody connect, which costs us nothing.
-      new Gate(defaults.egressArrivals, (isShut) => chmodSync(path, isShut ? 0 : 0o666)).watch(server);
+      const gate = new Gate(defaults.egressArrivals, (isShut) => chmodSync(path, isShut ? 0 : 0o666));
+      session.gate = gate.watch(server);
       // Beyond what gets an answer, they are closed without one.
       server.maxConnections = shared.limits.connections + 16;
       server.on('error', () => undefined);

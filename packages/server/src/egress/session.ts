@@ -8,6 +8,8 @@ import {
   type EgressReason,
   type EgressTarget,
 } from '../domain/egress-policy.ts';
+import type { Gate } from '../domain/gate.ts';
+import { limits as defaults } from '../domain/limits.ts';
 import type { EgressOwner, EgressRecorder } from '../domain/ports/egress.ts';
 import type { EgressConnection } from './connection.ts';
 import type { DialOptions } from './dial.ts';
@@ -43,6 +45,8 @@ export class EgressSession {
   /** Null: not wanted. */
   transparentPorts: number[] | null = null;
   refusals = 0;
+  /** Of the socket by which its connections come. */
+  gate: Gate | null = null;
   #nextAtMs = 0;
 
   constructor(owner: EgressOwner, shared: EgressShared, interceptor: Interceptor | null) {
@@ -64,6 +68,12 @@ export class EgressSession {
     const eachMs = 1_000 / connectionsPerSecond;
     this.#nextAtMs = Math.max(now, this.#nextAtMs) + eachMs;
     return Math.max(0, this.#nextAtMs - now - connections * eachMs);
+  }
+
+  /** A connection was cut for what it sent behind a request. */
+  charge(): void {
+    const { connections, maxMs } = defaults.pipelinedCharge;
+    this.gate?.charge(connections, maxMs);
   }
 
   report(target: EgressTarget | null, reason: EgressReason, message: string): void {

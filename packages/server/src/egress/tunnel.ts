@@ -66,6 +66,7 @@ function decide(connection: EgressConnection, tunnel: Tunnel): void {
       client: connection.client,
       dial: connection.dial,
       report: (reason, text) => connection.session.report(target, reason, text),
+      charge: () => connection.session.charge(),
     });
   } catch (error) {
     refuseTunnel(connection, refused(error), isTls);

@@ -3,7 +3,7 @@ import { chmod, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { Gate } from '../domain/gate.ts';
 import { limits } from '../domain/limits.ts';
-import { mayGoOn } from '../domain/one-request.ts';
+import { mayGoOn, readInTurn } from '../domain/one-request.ts';
 import type { ModelCaller, ModelGateway } from '../domain/ports/model-gateway.ts';
 
 export interface GatewaySocket {
@@ -12,6 +12,8 @@ export interface GatewaySocket {
 
 /** Connections of all sandboxes. */
 let open = 0;
+
+const charge = limits.pipelinedCharge;
 
 /** Longer than a harness keeps an idle connection, so that the server never closes one under a request. */
 const KEEP_ALIVE_MS = 120_000;
@@ -39,6 +41,7 @@ export async function openGatewaySocket(
   const gate = new Gate(pace, (isShut) => chmodSync(path, isShut ? 0 : 0o666));
   gate.watch(server);
   server.on('connection', (connection) => {
+    readInTurn(connection, () => gate.charge(charge.connections, charge.maxMs));
     open += 1;
     connection.once('close', () => (open -= 1));
     if (open > maxConnections) connection.destroy();

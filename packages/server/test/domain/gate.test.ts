@@ -27,6 +27,18 @@ test('a gate shuts after its burst, counts what still comes, and opens again by 
   assert.ok(performance.now() - startMs >= 200);
 });
 
+test('what cost more than others counts as more, and alone shuts a gate for a bounded time', async () => {
+  const { said, door } = gate(20, 100);
+  const startMs = performance.now();
+  door.charge(20, 100, startMs);
+  assert.deepEqual(said, []);
+  // Without a bound it would be shut for minutes.
+  for (let i = 0; i < 1_000; i += 1) door.charge(20, 100, startMs);
+  assert.deepEqual(said, [true]);
+  await until('it is open', () => !door.isShut);
+  assert.ok(performance.now() - startMs >= 200);
+});
+
 test('a gate whose door has gone is no failure', () => {
   const door = new Gate({ burst: 1, perSecond: 1 }, () => {
     throw new Error('no such file');

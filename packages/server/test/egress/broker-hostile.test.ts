@@ -218,12 +218,19 @@ test('of requests that are sent at once the first goes out, and the connection i
     const text = await spoken(world.tls(), ask(0) + behind);
     assert.ok(world.seen.length <= 1 && world.dialled.length === 1);
     if (behind.length > 1_000) continue;
+    assert.equal(world.world.charges, 0);
     assert.deepEqual(
       [...text.matchAll(/"url":"\/(\d+)"/g)].map((match) => match[1]),
       ['0'],
     );
     assert.match(text, /\r\nConnection: close\r\n/i);
   }
+});
+
+test('an intercepted connection that is cut for what comes at once is charged to its sandbox', async () => {
+  const before = world.world.charges;
+  await spoken(world.tls(), request(`Host: api.example.com`, 'GET / HTTP/1.1').repeat(4_000));
+  assert.equal(world.world.charges, before + 1);
 });
 
 test('requests of one connection that wait for each answer are all answered', async () => {

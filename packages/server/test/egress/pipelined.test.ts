@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { statSync } from 'node:fs';
 import { connect, createServer, Socket, type AddressInfo } from 'node:net';
 import { test, type TestContext } from 'node:test';
 import { limits } from '../../src/domain/limits.ts';
@@ -61,6 +62,19 @@ test('a connection on which thousands of requests come at once opens no more tha
     await until('nothing is left open', () => host.sockets.size === 0);
     assert.equal(world.proxy.stats().connections, 0);
   }
+});
+
+test('a sandbox whose connections are cut for what they send at once soon finds the socket shut, and others do not', async (t) => {
+  const world = await egressWorld(t);
+  const mode = () => statSync(world.socketPath).mode & 0o777;
+  for (let at = 0; at < 40; at += 1) await exchange(world.socketPath, get('good.test').repeat(2));
+  assert.equal(mode(), 0o666);
+  for (let at = 0; at < 20; at += 1) {
+    const client = connect(world.socketPath).on('error', () => undefined);
+    client.resume().write(get('good.test').repeat(5_000));
+    await closed(client);
+  }
+  assert.equal(mode(), 0);
 });
 
 test('a rule that is withdrawn cuts the request that is under way, whatever was sent behind it', async (t) => {

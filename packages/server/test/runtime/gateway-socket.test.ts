@@ -124,7 +124,19 @@ test('thousands of requests at once reach the gateway once, and leave nothing wh
   assert.equal(responses.length, 2);
 });
 
-test('requests of one connection that wait for each answer are all served', async (t) => {
+test('a sandbox whose connections are cut for what they send at once soon finds the socket shut', async (t) => {
+  const { path, clients } = await flooded(t, 0, 512);
+  // Far fewer than may be opened at once.
+  for (let at = 0; at < 20; at += 1) {
+    const client = connect(path);
+    clients.push(client.on('error', () => undefined).resume());
+    client.write(ask.repeat(5_000));
+    await isClosed(client);
+  }
+  assert.equal((await stat(path)).mode & 0o777, 0);
+});
+
+test('requests of one connection that wait for each answer are all served, and cost no more than it', async (t) => {
   const { path, clients } = await flooded(t, 0, 512);
   const client = connect(path);
   clients.push(client);
@@ -133,4 +145,12 @@ test('requests of one connection that wait for each answer are all served', asyn
     client.write(ask);
     assert.match(await answer, /keep-alive[^]*served$/);
   }
+  // Those of other programs are few as well, and as many as may be open are let in at once.
+  for (let at = 0; at < 200; at += 1) {
+    const other = connect(path).on('error', () => undefined);
+    clients.push(other);
+    other.resume().end(ask);
+    await isClosed(other);
+  }
+  assert.equal((await stat(path)).mode & 0o777, 0o666);
 });

@@ -92,6 +92,7 @@ export async function brokerWorld(secrets: BrokeredSecret[], options: { headMs?:
     secrets,
     earlier: [] as BrokeredSecret[],
     reads: 0,
+    charges: 0,
     /** Requests whose head has arrived. */
     begun: 0,
     aborted: 0,
@@ -154,6 +155,7 @@ export async function brokerWorld(secrets: BrokeredSecret[], options: { headMs?:
         client,
         dial,
         report: (reason, message) => void reports.push({ reason, message }),
+        charge: () => (world.charges += 1),
       });
     });
   });

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { limits } from '../../domain/limits.ts';
-import { mayGoOn } from '../../domain/one-request.ts';
+import { mayGoOn, readInTurn, takeOver } from '../../domain/one-request.ts';
 import type { Interceptor } from '../interceptor.ts';
 import { exchange, exchangeUpgrade } from './exchange.ts';
 import { TunnelLink } from './link.ts';
@@ -39,11 +39,13 @@ export function createBroker(options: BrokerOptions): Broker {
   });
   http.maxHeadersCount = 0;
   const linkOf = (message: IncomingMessage): TunnelLink => links.get(message.socket)!;
+  http.on('connection', (socket) => readInTurn(socket, () => links.get(socket)?.charge()));
   http.on('request', (message, response) => {
     if (mayGoOn(message, response)) void exchange(linkOf(message), message, response);
   });
   http.on('upgrade', (message, socket, rest) => {
-    if (mayGoOn(message, null)) void exchangeUpgrade(linkOf(message), message, socket as Socket, rest);
+    if (mayGoOn(message, null))
+      void exchangeUpgrade(linkOf(message), message, socket as Socket, takeOver(message.socket, rest));
   });
   http.on('clientError', (_error, socket) => {
     const isOpen = socket.writable && !socket.destroyed;

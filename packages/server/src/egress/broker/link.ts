@@ -61,6 +61,10 @@ export class TunnelLink {
     this.#tunnel.report(reason, message);
   }
 
+  charge(): void {
+    this.#tunnel.charge();
+  }
+
   /** Headers without Host, framing and those of a connection: they are written here. */
   send(head: RequestHead, frame: BodyFrame, more: RequestHead['headers'] = []): ClientRequest {
     const { host, port } = this.target;
