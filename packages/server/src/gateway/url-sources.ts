@@ -65,7 +65,7 @@ export async function refuseUrlSources(
 }
 
 /** Compared with the rules in one go. */
-const urlsInOneGo = 4096;
+const urlsInOneGo = 256;
 
 function* checkAll(urls: string[], agentId: string, check: (target: EgressTarget) => unknown): Sliced<void> {
   const seen = new Set<string>();
