@@ -1,6 +1,8 @@
 import { cleanText, cleanValue } from '../domain/clean-text.ts';
 import { DomainError, invalid } from '../domain/errors.ts';
+import { shapeOf, tooManyValues } from '../domain/json-shape.ts';
 import type { InboundRequest } from '../domain/ports/channel.ts';
+import { atOnce } from '../domain/slices.ts';
 
 export type Json = Record<string, unknown>;
 
@@ -55,11 +57,12 @@ export function readJsonBody(request: InboundRequest, also: string[] = []): Json
 
 /** `field`: where in the body it stands, when it is not the whole one. */
 export function parseJson(text: string, field: string | null = null): Json {
+  const what = field === null ? 'The body' : `The field "${field}"`;
+  if (atOnce(shapeOf(text)).hasTooMany) throw new DomainError('invalid_request', tooManyValues(what));
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    const what = field === null ? 'The body' : `The field "${field}"`;
     throw new DomainError('invalid_json', `${what} is not valid JSON.`);
   }
   if (!isObject(value)) throw invalid(field ?? 'body', 'must be a JSON object.');

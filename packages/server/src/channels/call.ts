@@ -1,3 +1,4 @@
+import { parsedDocument } from './documents.ts';
 import type { HttpCall, HttpReply, SendOutcome, TokenGrant } from '../domain/ports/channel.ts';
 import { retryAfterMs } from '../domain/retry-after.ts';
 import { textAt } from './body.ts';
@@ -53,11 +54,7 @@ export const segment = (text: string | number): string =>
   encodeURIComponent(text).replace(/^\.{1,2}$/, '%2E');
 
 export function readJson(reply: HttpReply): unknown {
-  try {
-    return JSON.parse(reply.body.toString()) as unknown;
-  } catch {
-    return null;
-  }
+  return parsedDocument(reply.body.toString());
 }
 
 /** What the status alone says: 2xx sent, 408, 425, 429 and 5xx try again, all else failed. */

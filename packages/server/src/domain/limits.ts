@@ -3,6 +3,8 @@ export const limits = {
   bodyBytes: 1024 * 1024,
   /** Of objects and lists in each other, in a body of JSON. */
   jsonDepth: 128,
+  /** Of names and values in such a body: texts, numbers, `true`, `false`, `null`, objects, lists, names of fields. */
+  jsonValues: 100_000,
   nameChars: 100,
   descriptionChars: 2_000,
   contentChars: 200_000,

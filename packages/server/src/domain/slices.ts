@@ -1,6 +1,14 @@
 /** Work in steps that gives way by `yield`; a step is not cut. */
 export type Sliced<T> = Generator<void, T>;
 
+/** Does the work without giving way. */
+export function atOnce<T>(work: Sliced<T>): T {
+  for (;;) {
+    const made = work.next();
+    if (made.done) return made.value;
+  }
+}
+
 export interface Clock {
   nowMs(): number;
   rest(ms: number): Promise<unknown>;
@@ -117,11 +125,17 @@ const bodies = new Lane(ofBodies);
 export const inSlices = <T>(sender: string, work: Sliced<T>): Promise<T> => bodies.run(sender, work);
 
 /** The same of what cannot be cut. */
-export const inOneSlice = <T>(sender: string, work: () => T): Promise<T> =>
-  inSlices(
-    sender,
-    (function* () {
-      yield;
-      return work();
-    })(),
-  );
+export const inOneSlice = <T>(sender: string, work: () => T): Promise<T> => inSlices(sender, oneStep(work));
+
+/** Work that cannot be cut; a slice that has lasted long enough ends before it. */
+export function* oneStep<T>(work: () => T): Sliced<T> {
+  yield;
+  return work();
+}
+
+/** Smaller bodies cost less than a place among others does. */
+export const smallBytes = 16 * 1024;
+
+/** The same of a body of this size: what is small is done at once, and gives nobody cause to wait. */
+export const bySize = <T>(sender: string, bytes: number, work: Sliced<T>): T | Promise<T> =>
+  bytes > smallBytes ? inSlices(sender, work) : atOnce(work);

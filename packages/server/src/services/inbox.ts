@@ -15,6 +15,7 @@ import type {
   ParsedRequest,
 } from '../domain/ports/channel.ts';
 import { receive } from '../domain/receive.ts';
+import { bySize, oneStep } from '../domain/slices.ts';
 import type { ChannelStore } from '../store/channels.ts';
 import type {
   InboundEventStore,
@@ -125,7 +126,11 @@ export function createInbox(deps: InboxDependencies): Inbox {
   ): Promise<ParsedRequest> {
     for (let round = 0; round < 4; round += 1) {
       const fresh = documents.fresh();
-      const received = receive(kind, request, setup, now(), fresh);
+      const received = await bySize(
+        setup.channelId,
+        request.body.length,
+        oneStep(() => receive(kind, request, setup, now(), fresh)),
+      );
       if (received.result === 'accepted') return received.parsed;
       if (received.result === 'forged') {
         const { unnamedIn } = received;

@@ -3,6 +3,7 @@ import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
 import type { ChannelKind, ChannelSetup, InboundRequest } from '../domain/ports/channel.ts';
 import type { SharedApp } from '../domain/ports/shared-app.ts';
+import { bySize, oneStep } from '../domain/slices.ts';
 import type { ChannelRow, ChannelStore } from '../store/channels.ts';
 import type { ChannelSetups } from './channels.ts';
 import type { ForgeryBudget } from './forgery-budget.ts';
@@ -76,7 +77,11 @@ export function withSharedSlack(deps: SharedSlackDependencies): Pick<Inbox, 'adm
     async receive(kindName, channelId, request) {
       if (channelId !== shared) return inbox.receive(kindName, channelId, request);
       if (kindName !== kind.name) throw notFound();
-      const told = app.read(request);
+      const told = await bySize(
+        'a shared app',
+        request.body.length,
+        oneStep(() => app.read(request)),
+      );
       if ('answer' in told) return told.answer;
       const candidates = await genuine(told.appId, request).catch((error: unknown) => {
         throw error instanceof DomainError ? error : asBusy(kind, error);

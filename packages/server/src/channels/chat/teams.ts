@@ -95,12 +95,10 @@ function verifyTeams(
 /** The token covers no body, but it names the address to which answers go. */
 function matchesService(request: InboundRequest, claims: Json): boolean {
   const claimed = textAt(claims, 'serviceurl') ?? textAt(claims, 'serviceUrl');
-  try {
-    return claimed === null || claimed === textAt(JSON.parse(request.body.toString()), 'serviceUrl');
-  } catch {
-    // Bad JSON is for `parse` to refuse.
-    return true;
-  }
+  if (claimed === null) return true;
+  const body = parsedDocument(request.body.toString());
+  // Bad JSON is for `parse` to refuse.
+  return body === null || claimed === textAt(body, 'serviceUrl');
 }
 
 function readActivity(body: Json, setup: ChannelSetup) {

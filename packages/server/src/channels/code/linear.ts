@@ -13,6 +13,7 @@ import { invalid } from '../../domain/errors.ts';
 import { retryAfterMs } from '../../domain/retry-after.ts';
 import { at, listAt, objectAt, readJsonBody, textAt, type Json } from '../body.ts';
 import { jsonCall, readJson, readStatus } from '../call.ts';
+import { parsedDocument } from '../documents.ts';
 import { emptyAnswer, event, plainName, withoutEmpty } from '../event.ts';
 import { forged, genuine, secretsOf, sha256, signedInHex, staleness } from '../signing.ts';
 import { splitText } from '../split.ts';
@@ -64,12 +65,8 @@ export const linear: ChannelKind = {
 };
 
 function signedSeconds(request: InboundRequest): number | null {
-  try {
-    const found = at(JSON.parse(request.body.toString()), 'webhookTimestamp');
-    return typeof found === 'number' ? found / 1_000 : null;
-  } catch {
-    return null;
-  }
+  const found = at(parsedDocument(request.body.toString()), 'webhookTimestamp');
+  return typeof found === 'number' ? found / 1_000 : null;
 }
 
 function readEvent(request: InboundRequest, body: Json, setup: ChannelSetup): InboundEvent {

@@ -56,6 +56,7 @@ export function rpcMount(): HostMount {
 
 async function handle(call: HostCall): Promise<Response> {
   let id: RpcRequest['id'] = null;
+  let isRead = false;
   try {
     if (call.method !== 'POST') {
       call.head['Allow'] = 'POST';
@@ -65,13 +66,22 @@ async function handle(call: HostCall): Promise<Response> {
       await call.json({
         maxBytes: limits.a2aBodyBytes,
         mediaTypes: ['application/a2a+json'],
-        onRead: (body) => (id = answerId(body)),
+        onRead(body) {
+          isRead = true;
+          id = answerId(body);
+        },
       }),
     );
     const version = versionOf(call.header('a2a-version'), call.query);
     return version === '0.3' ? await legacyRpc(call, request) : await dispatch(call, request);
   } catch (error) {
-    return rpcFailure(call, id, error);
+    // There were no parameters yet that could be wrong (JSON-RPC 2.0, section 5.1).
+    const isInvalid = !isRead && error instanceof DomainError && error.code === 'invalid_request';
+    return rpcFailure(
+      call,
+      id,
+      isInvalid ? rpcError(A2A_ERROR_CODE.INVALID_REQUEST, error.message) : error,
+    );
   }
 }
 

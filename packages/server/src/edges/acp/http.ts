@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { AcpServer, AgentFactory } from '@agentclientprotocol/sdk/experimental/server';
 import { limits } from '../../domain/limits.ts';
+import { bySize } from '../../domain/slices.ts';
 import type { RpcId } from '../http/json-rpc-id.ts';
 import { requireJson } from '../http/body.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
@@ -57,7 +58,8 @@ async function readSent(call: HostCall): Promise<{ body: Buffer<ArrayBuffer>; re
   requireJson(call.header('content-type'), call.header('content-encoding'), []);
   const body = (await call.bytes(limits.acpMessageBytes)) as Buffer<ArrayBuffer>;
   if (!isUtf8(body)) return { body, read: refusal('parse', 'The body is not valid UTF-8.') };
-  return { body, read: readMessage(body.toString('utf8')) };
+  const read = await bySize(call.caller.keyId, body.length, readMessage(body.toString('utf8')));
+  return { body, read };
 }
 
 /** Only `initialize` needs no connection: it makes one. */

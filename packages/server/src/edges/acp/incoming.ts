@@ -1,6 +1,8 @@
+import { type JsonShape, shapeOf, tooManyValues } from '../../domain/json-shape.ts';
 import { limits } from '../../domain/limits.ts';
+import type { Sliced } from '../../domain/slices.ts';
 import { answerId, rpcId, type RpcId } from '../http/json-rpc-id.ts';
-import { badJsonValue, isTooDeep } from '../http/text.ts';
+import { badJsonValue } from '../http/text.ts';
 
 /** The answer to a message that does not get as far as the agent. */
 export interface Refusal {
@@ -28,7 +30,10 @@ export const isRefusal = (read: Incoming | Refusal): read is Refusal => 'error' 
  * Looks at a message of a client before the SDK has it: what is refused here is answered with the id of its request, and
  * leaves the connection as it was. Above all an `initialize` that would fail: the SDK takes no second one.
  */
-export function readMessage(text: string): Incoming | Refusal {
+export function* readMessage(text: string): Sliced<Incoming | Refusal> {
+  const shape = yield* shapeOf(text);
+  if (shape.hasTooMany) return refusal('request', tooManyValues('The message'));
+  yield;
   let message: unknown;
   try {
     message = JSON.parse(text);
@@ -38,16 +43,21 @@ export function readMessage(text: string): Incoming | Refusal {
   if (Array.isArray(message)) return refusal('request', 'Send one message; batches are not taken.');
   if (typeof message !== 'object' || message === null)
     return refusal('request', 'A message is a JSON object.');
-  return readObject(message as Record<string, unknown>, text);
+  yield;
+  return yield* readObject(message as Record<string, unknown>, text, shape);
 }
 
-function readObject(message: Record<string, unknown>, text: string): Incoming | Refusal {
+function* readObject(
+  message: Record<string, unknown>,
+  text: string,
+  { isTooDeep }: JsonShape,
+): Sliced<Incoming | Refusal> {
   const { jsonrpc, method, params } = message;
   if ('id' in message && rpcId(message['id']) === undefined)
     return refusal('request', 'id: must be a string, a whole number or null.');
   const id = answerId(message);
   if (isLong(id)) return refusal('request', `id: must have at most ${limits.acpIdChars} characters.`);
-  if (isTooDeep(text))
+  if (isTooDeep)
     return refusal('request', `The message is nested deeper than ${limits.jsonDepth} levels.`, id);
   if (jsonrpc !== '2.0') return refusal('request', 'jsonrpc: must be "2.0".', id);
   if (!('method' in message)) {
@@ -56,7 +66,7 @@ function readObject(message: Record<string, unknown>, text: string): Incoming | 
     return { id: null, kind: 'response' };
   }
   if (typeof method !== 'string') return refusal('request', 'method: must be a string.', id);
-  const bad = badJsonValue(text, message);
+  const bad = yield* badJsonValue(text, message);
   if (bad !== null) return refusal('params', `${bad.path}: ${bad.message}.`, id);
   if (method === 'initialize') return checkInitialize('id' in message, id, params);
   // The SDK would end the whole connection, with all that is asked on it.

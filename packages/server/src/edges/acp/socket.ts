@@ -3,6 +3,8 @@ import type { PreparedWebSocketUpgrade } from '@agentclientprotocol/sdk/experime
 import type { WebSocket } from 'ws';
 import { WebSocketServer } from 'ws';
 import { limits } from '../../domain/limits.ts';
+import { bySize, type Sliced } from '../../domain/slices.ts';
+import { InOrder } from './in-order.ts';
 import { isRefusal, readMessage, refusal, type Refusal } from './incoming.ts';
 
 const PING_MS = 15_000;
@@ -35,14 +37,17 @@ type Listener = (...args: unknown[]) => void;
 
 /**
  * A client that is gone without a word is noticed by its silence, and one that floods is let go. What is refused here
- * does not reach the SDK.
+ * does not reach the SDK. A large message has turns with those of other `sender`s; what comes behind it waits, unread
+ * if it can.
  */
-export function guarded(socket: WebSocket): SdkSocket {
+export function guarded(socket: WebSocket, sender: string): SdkSocket {
   let isAlive = true;
+  const order = new InOrder((isBusy) => (isBusy ? socket.pause() : socket.resume()));
   const mayTake = createAllowance();
   const ping = setInterval(() => {
-    if (!isAlive) return socket.terminate();
-    isAlive = false;
+    // While nothing is read, no answer to a ping is either.
+    if (!isAlive && !order.isBusy) return socket.terminate();
+    isAlive = order.isBusy;
     socket.ping();
   }, PING_MS).unref();
   socket.on('pong', () => (isAlive = true));
@@ -52,20 +57,27 @@ export function guarded(socket: WebSocket): SdkSocket {
 
   let isInitialized = false;
   /** The answer to what does not reach the SDK; null: there is none. */
-  const refused = (text: string): Refusal | 'pass' | null => {
-    const read = readMessage(text);
+  function* refused(text: string): Sliced<Refusal | 'pass' | null> {
+    const read = yield* readMessage(text);
     if (isRefusal(read)) return read;
     if (read.kind === 'initialize') isInitialized = true;
     if (isInitialized) return 'pass';
     // The SDK would end a connection that begins with something else.
     return read.kind === 'request' ? refusal('request', 'Send "initialize" first.', read.id) : null;
-  };
+  }
   /** Of a client that reads nothing, not even refusals are kept for ever. */
   const send = (text: string): void => {
     if (socket.bufferedAmount > limits.acpUnreadBytes)
       socket.close(closeCodes.policy, 'read what you are sent');
     else socket.send(text, () => {});
   };
+  function* take(text: string, listener: Listener): Sliced<void> {
+    const answer = yield* refused(text);
+    // The SDK parses it again.
+    yield;
+    if (answer === 'pass') listener(text);
+    else if (answer !== null) send(JSON.stringify(answer));
+  }
 
   return {
     get readyState() {
@@ -77,6 +89,8 @@ export function guarded(socket: WebSocket): SdkSocket {
     send: (text) => socket.send(text, () => {}),
     close: (code, reason) => socket.close(code, reason),
     on(type, listener) {
+      // What came before it is heard before it.
+      if (type === 'close') return socket.on(type, (...told) => order.add(() => (listener as Listener)(...told)));
       if (type !== 'message') return socket.on(type, listener);
       return socket.on('message', (data: Buffer, isBinary) => {
         isAlive = true;
@@ -84,9 +98,7 @@ export function guarded(socket: WebSocket): SdkSocket {
         if (isBinary) return socket.close(closeCodes.unsupported, 'send text frames');
         if (!mayTake(data.length)) return socket.close(closeCodes.policy, 'too fast');
         const text = data.toString('utf8');
-        const answer = refused(text);
-        if (answer === 'pass') listener(text);
-        else if (answer !== null) send(JSON.stringify(answer));
+        order.add(() => bySize(sender, data.length, take(text, listener as Listener)));
       });
     },
     // The SDK lets go of a socket only when it is closed.

@@ -1,6 +1,9 @@
 import type { EventMessage } from '../../domain/events.ts';
+import { shapeOf, tooManyValues } from '../../domain/json-shape.ts';
+import { limits } from '../../domain/limits.ts';
 import type { Message as StoredMessage } from '../../domain/nouns.ts';
 import type { Artifact, MessagePart as OurPart, Part } from '../../domain/parts.ts';
+import { atOnce } from '../../domain/slices.ts';
 import { invalidRequest } from '../http/validate.ts';
 import type { Message, MessageInput, MessagePart } from './shapes.ts';
 
@@ -13,11 +16,12 @@ const isJson = (type: string) => /^application\/(?:[^;]+\+)?json\b/i.test(type);
  */
 export function readInput(input: MessageInput[]): { content: string; parts: OurPart[] } {
   const parts: OurPart[] = [];
+  const inner = new InnerJson();
   const isTold = input.some((message) => message.role !== 'user');
   const texts = input.map((message, index) => {
     const words: string[] = [];
     message.parts.forEach((part, at) => {
-      const read = readPart(part, `input.${index}.parts.${at}`);
+      const read = readPart(part, `input.${index}.parts.${at}`, inner);
       if (typeof read === 'string') words.push(read);
       else if (read) parts.push(read);
     });
@@ -30,7 +34,7 @@ export function readInput(input: MessageInput[]): { content: string; parts: OurP
 type PartInput = MessageInput['parts'][number];
 
 /** A text, or a part; null for one that is empty. */
-function readPart(part: PartInput, path: string): string | OurPart | null {
+function readPart(part: PartInput, path: string, inner: InnerJson): string | OurPart | null {
   const { content, content_type: type, content_encoding: encoding, content_url: url } = part;
   const name = part.name ?? null;
   if (content !== undefined && url !== undefined)
@@ -41,14 +45,25 @@ function readPart(part: PartInput, path: string): string | OurPart | null {
   if (content === undefined || content === '') return null;
   if (encoding === 'base64') return { kind: 'file', name, mediaType: type, bytes: content };
   if (isText(type) && name === null) return content;
-  if (isJson(type) && name === null) {
+  if (isJson(type) && name === null)
+    return { kind: 'data', data: inner.parse(content, `${path}.content`), mediaType: type };
+  return { kind: 'file', name, mediaType: type, bytes: Buffer.from(content).toString('base64') };
+}
+
+/** JSON in texts of a body: of all together there is as much as a body may have. */
+class InnerJson {
+  private left: number = limits.jsonValues;
+
+  parse(text: string, path: string): unknown {
+    const shape = atOnce(shapeOf(text, { depth: limits.jsonDepth, values: this.left }));
+    if (shape.hasTooMany) throw invalidRequest([{ path, message: tooManyValues('The JSON in texts') }]);
+    this.left -= shape.values;
     try {
-      return { kind: 'data', data: JSON.parse(content) as unknown, mediaType: type };
+      return JSON.parse(text) as unknown;
     } catch {
-      throw invalidRequest([{ path: `${path}.content`, message: `must be JSON, as its content_type says` }]);
+      throw invalidRequest([{ path, message: 'must be JSON, as its content_type says' }]);
     }
   }
-  return { kind: 'file', name, mediaType: type, bytes: Buffer.from(content).toString('base64') };
 }
 
 /** The text of what a client says to a question. */

@@ -6,6 +6,7 @@ import type { Log } from '../../domain/log.ts';
 import type { Agent } from '../../domain/nouns.ts';
 import type { Caller, Services } from '../../services/api.ts';
 import type { Head } from '../http/answer.ts';
+import type { JsonBodyOptions } from '../http/body.ts';
 import type { EventFrame, StreamSink } from '../http/stream.ts';
 
 /**
@@ -87,7 +88,7 @@ export interface PublicCall extends AnyCall {
   /** For handlers that write to the connection; null when there is none (a call in the same process). */
   node: { incoming: IncomingMessage; outgoing: ServerResponse } | null;
   /** The JSON body. Throws `unsupported_media_type`, `body_too_large`, `invalid_json`, `invalid_request`. */
-  json(options?: BodyOptions): Promise<unknown>;
+  json(options?: JsonBodyOptions): Promise<unknown>;
   /** The body as it is. Throws `body_too_large`. */
   bytes(maxBytes?: number): Promise<Buffer>;
   /** An answer that somebody else made, such as an SDK, with the fields of `head` that it has not. */
@@ -124,12 +125,4 @@ export interface PublicUpgradeCall extends AnyCall {
 
 export interface UpgradeCall extends PublicUpgradeCall {
   caller: Caller;
-}
-
-export interface BodyOptions {
-  maxBytes?: number;
-  /** Besides `application/json`, e.g. `application/a2a+json`. */
-  mediaTypes?: readonly string[];
-  /** Sees the body as soon as it is JSON, before it is looked into: an error can then name the request. */
-  onRead?: (body: unknown) => void;
 }

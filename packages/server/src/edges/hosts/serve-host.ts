@@ -8,6 +8,7 @@ import type { Agent } from '../../domain/nouns.ts';
 import type { Caller } from '../../services/api.ts';
 import type { Head } from '../http/answer.ts';
 import { newHead } from '../http/answer.ts';
+import type { JsonBodyOptions } from '../http/body.ts';
 import { readBody, readJsonBody } from '../http/body.ts';
 import { abortWhenGone, clientLeft } from '../http/gone.ts';
 import type { Edge } from '../http/edge.ts';
@@ -141,7 +142,7 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
     request: c.req.raw,
     head,
     node: incoming && outgoing ? { incoming, outgoing } : null,
-    json: ({ maxBytes, mediaTypes, onRead } = {}) => readJsonBody(c, maxBytes, mediaTypes, onRead),
+    json: (options) => readJsonBody(c, agent.id, options),
     bytes: (maxBytes = limits.bodyBytes) => readBody(c, maxBytes),
     adopt: (response) => adopt(response, head),
     gone: (controller = new AbortController()) => abortWhenGone(outgoing, controller),
@@ -153,12 +154,13 @@ function keyedCall(c: Context<Env>, asked: Asked, agent: Agent, caller: Caller):
   const outgoing = c.env?.outgoing;
   return Object.assign(publicCall(c, asked, agent), {
     caller,
+    json: (options?: JsonBodyOptions) => readJsonBody(c, caller.keyId, options),
     canStream: outgoing !== undefined && c.req.raw.method !== 'HEAD',
     stream: async (frame, begin) => {
       if (outgoing) return asked.edge.streams.open(outgoing, asked.head, begin, frame);
       throw new DomainError('internal', 'There is no connection to stream to.');
     },
-  } satisfies Pick<HostCall, 'caller' | 'canStream' | 'stream'>);
+  } satisfies Pick<HostCall, 'caller' | 'canStream' | 'stream' | 'json'>);
 }
 
 /** Its own headers are added to: another response around it would make a stream of a body that is a text. */

@@ -2,28 +2,38 @@ import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import type { Context } from 'hono';
 import { DomainError } from '../../domain/errors.ts';
+import { shapeOf, tooManyValues } from '../../domain/json-shape.ts';
 import { limits } from '../../domain/limits.ts';
+import { bySize, type Sliced } from '../../domain/slices.ts';
 import type { Env } from './request.ts';
 import { header } from './request.ts';
-import { badJsonValue, isTooDeep } from './text.ts';
+import { badJsonValue } from './text.ts';
 
 /** A client that sends its body slower than this is let go, so that it cannot hold a request open for ever. */
 const bodyTimeoutMs = 30_000;
 
+export interface JsonBodyOptions {
+  maxBytes?: number;
+  /** Besides `application/json`, e.g. `application/a2a+json`. */
+  mediaTypes?: readonly string[];
+  /** Sees the body as soon as it is JSON, before it is looked into: an error can then name the request. */
+  onRead?: (body: unknown) => void;
+}
+
 /**
- * The JSON body of a request (RFC 8259). No body at all reads as `{}`, so that what is missing is told by name.
- * `onRead` sees it before it is looked into, so that an error can name the request. Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`, `invalid_request`.
+ * The JSON body of a request (RFC 8259). No body at all reads as `{}`, so that what is missing is told by name. `sender` is
+ * who waits in turns with others when it is large. Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`,
+ * `invalid_request`.
  */
 export async function readJsonBody(
   c: Context<Env>,
-  maxBytes: number = limits.bodyBytes,
-  mediaTypes: readonly string[] = [],
-  onRead: (body: unknown) => void = () => undefined,
+  sender: string,
+  { maxBytes = limits.bodyBytes, mediaTypes = [], onRead = () => undefined }: JsonBodyOptions = {},
 ): Promise<unknown> {
   if (!hasBody(c)) return {};
   requireJson(header(c, 'content-type'), header(c, 'content-encoding'), mediaTypes);
   const bytes = await readBody(c, maxBytes);
-  return bytes.length === 0 ? {} : parse(bytes, onRead);
+  return bytes.length === 0 ? {} : bySize(sender, bytes.length, parse(bytes, onRead));
 }
 
 /** The whole body. Throws `body_too_large`, without reading the rest, and `invalid_request` when it does not come. */
@@ -60,22 +70,30 @@ export function requireJson(
   );
 }
 
-function parse(bytes: Buffer, onRead: (body: unknown) => void): unknown {
+function* parse(bytes: Buffer, onRead: (body: unknown) => void): Sliced<unknown> {
   if (!isUtf8(bytes)) throw new DomainError('invalid_json', 'The body is not valid UTF-8.');
   const text = bytes.toString('utf8');
-  let value: unknown;
+  yield;
+  const shape = yield* shapeOf(text);
+  if (shape.hasTooMany) throw new DomainError('invalid_request', tooManyValues('The body'));
+  yield;
+  const value = parseText(text);
+  onRead(value);
+  if (shape.isTooDeep)
+    throw new DomainError('invalid_request', `The body is nested deeper than ${limits.jsonDepth} levels.`);
+  yield;
+  const bad = yield* badJsonValue(text, value);
+  if (bad === null) return value;
+  throw new DomainError('invalid_request', `${bad.path}: ${bad.message}`, { details: [bad] });
+}
+
+function parseText(text: string): unknown {
   try {
-    value = JSON.parse(text);
+    return JSON.parse(text) as unknown;
   } catch {
     // The parser's own message quotes the body, which may hold a secret.
     throw new DomainError('invalid_json', 'The body is not valid JSON.');
   }
-  onRead(value);
-  if (isTooDeep(text))
-    throw new DomainError('invalid_request', `The body is nested deeper than ${limits.jsonDepth} levels.`);
-  const bad = badJsonValue(text, value);
-  if (bad === null) return value;
-  throw new DomainError('invalid_request', `${bad.path}: ${bad.message}`, { details: [bad] });
 }
 
 function tooLarge(maxBytes: number): DomainError {

@@ -81,7 +81,7 @@ async function answer(
       const before = isPath ? route.path.split('/').length - 2 : 0;
       params[name] = readParam(name, isPath ? restOfPath(c, before) : (c.req.param(`p${index}`) ?? ''));
     }
-    input = await readInput(c, route);
+    input = await readInput(c, route, caller);
   } catch (error) {
     await checkAccess(route, edge.services, caller, params);
     throw error;
@@ -92,9 +92,9 @@ async function answer(
   return result instanceof Response ? result : toResponse(result, head);
 }
 
-async function readInput(c: Context<Env>, route: Route): Promise<Input> {
+async function readInput(c: Context<Env>, route: Route, { keyId }: Caller): Promise<Input> {
   const query = validate(route.query, parseQuery(queryText(c.req.url)), 'query');
-  const body = takesBody(route) ? validate(route.body, await readJsonBody(c), 'body') : {};
+  const body = takesBody(route) ? validate(route.body, await readJsonBody(c, keyId), 'body') : {};
   const keyed = route.method === 'post' && route.idempotency !== 'own';
   return { query, body, idempotencyKey: keyed ? idempotencyKey(header(c, 'idempotency-key')) : null };
 }

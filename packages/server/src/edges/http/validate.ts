@@ -1,21 +1,34 @@
 import type { z } from 'zod';
 import type { ErrorDetail } from '../../domain/errors.ts';
 import { DomainError } from '../../domain/errors.ts';
+import { tooManyEntries } from './entries.ts';
 
-/** Parses or throws `invalid_request`, which names each wrong field and repeats none of the values sent. */
+/** More wrong fields than anybody reads of; each costs an answer more than the field cost the request. */
+const mostDetails = 100;
+
+/** Parses or throws `invalid_request`, which names the first hundred wrong fields and repeats none of the values sent. */
 export function validate<S extends z.ZodType>(
   schema: S,
   value: unknown,
   root: 'body' | 'query',
 ): z.output<S> {
+  const many = tooManyEntries(schema, value);
+  if (many !== null) throw invalidRequest([many]);
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  throw invalidRequest(result.error.issues.flatMap((issue) => toDetails(issue, root)));
+  const { issues } = result.error;
+  const told = issues.slice(0, mostDetails);
+  throw invalidRequest(
+    told.flatMap((issue) => toDetails(issue, root)),
+    issues.length - told.length,
+  );
 }
 
-export function invalidRequest(details: ErrorDetail[]): DomainError {
+/** `untold`: so many are wrong beside them. */
+export function invalidRequest(details: ErrorDetail[], untold = 0): DomainError {
   const [first] = details;
-  const more = details.length > 1 ? ` (and ${details.length - 1} more, see details)` : '';
+  const others = details.length - 1 + untold;
+  const more = others > 0 ? ` (and ${others} more, see details)` : '';
   return new DomainError(
     'invalid_request',
     first ? `${first.path}: ${first.message}${more}` : 'Invalid request.',

@@ -1,4 +1,5 @@
 import type { ChannelSetup, InboundRequest, MailSource, Verdict } from '../../../domain/ports/channel.ts';
+import { parsedDocument } from '../../documents.ts';
 import { invalid } from '../../../domain/errors.ts';
 import { decode, mediaType, parseForm } from '../../body.ts';
 import { basic, formCall, getCall, segment } from '../../call.ts';
@@ -97,13 +98,14 @@ const lower = (text: string | null) => text?.toLowerCase() ?? null;
 
 /** A JSON list of pairs. */
 function readHeaders(text: string | null): [string, string][] {
+  const list = parsedDocument(text ?? '[]');
+  if (!Array.isArray(list)) return [];
   try {
-    const list: unknown = JSON.parse(text ?? '[]');
-    if (!Array.isArray(list)) return [];
     return list
       .filter((pair): pair is [unknown, unknown] => Array.isArray(pair) && pair.length === 2)
       .map(([name, value]) => [String(name), String(value)]);
   } catch {
+    // What is nested deep is no text.
     return [];
   }
 }

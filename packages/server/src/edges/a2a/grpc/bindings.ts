@@ -1,6 +1,7 @@
 import { LegacyA2AService, legacyGrpcService } from '@a2a-js/sdk/compat/v0_3/server/grpc';
 import type { A2ARequestHandler } from '@a2a-js/sdk/server';
 import { A2AService, grpcService, UserBuilder } from '@a2a-js/sdk/server/grpc';
+import type { BinaryReader } from '@bufbuild/protobuf/wire';
 import type { Metadata, StatusObject } from '@grpc/grpc-js';
 import type { Version } from '../versions.ts';
 
@@ -8,7 +9,8 @@ import type { Version } from '../versions.ts';
 export interface Method {
   path: string;
   responseStream: boolean;
-  requestDeserialize(bytes: Buffer): unknown;
+  /** The SDK's codecs take bytes, or a reader of them. */
+  requestDeserialize(message: Uint8Array | BinaryReader): unknown;
   responseSerialize(value: unknown): Buffer;
 }
 

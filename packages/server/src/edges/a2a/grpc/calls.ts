@@ -7,6 +7,8 @@ import type {
   StatusObject,
 } from '@grpc/grpc-js';
 import { a2aCapabilities } from '../../../domain/a2a-capabilities.ts';
+import { tooManyValues } from '../../../domain/json-shape.ts';
+import { bySize, oneStep } from '../../../domain/slices.ts';
 import type { Edge } from '../../http/edge.ts';
 import { clientGone } from '../../http/gone.ts';
 import { agentUrl, grpcTarget } from '../../present/agent.ts';
@@ -15,6 +17,7 @@ import { mapErrors } from '../legacy-handler.ts';
 import { versionOf } from '../versions.ts';
 import type { Admitted } from './admission.ts';
 import { bindings } from './bindings.ts';
+import { BoundedReader, TooManyFields } from './bounded-reader.ts';
 import type { Binding, Method } from './bindings.ts';
 import { CheckedHandler } from './checked-handler.ts';
 import { endedBy } from './status.ts';
@@ -121,7 +124,13 @@ async function unary(
   call: UnaryCall,
   context: Context,
 ): Promise<Buffer> {
-  const { request, metadata, operations, told } = prepare(binding, method, call, context, async () => {});
+  const { request, metadata, operations, told } = await prepare(
+    binding,
+    method,
+    call,
+    context,
+    async () => {},
+  );
   const ignored = () => undefined;
   try {
     const value = await new Promise((resolve, reject) => {
@@ -152,7 +161,7 @@ async function stream(
   context: Context,
 ): Promise<null> {
   const drained = () => drainOf(call, context.signal);
-  const { request, metadata, operations, told } = prepare(binding, method, call, context, drained);
+  const { request, metadata, operations, told } = await prepare(binding, method, call, context, drained);
   call.sendMetadata(headOf(context.admitted));
   await new Promise<void>((resolve, reject) => {
     let failed: StatusObject | null = null;
@@ -169,7 +178,7 @@ async function stream(
   return null;
 }
 
-function prepare(
+async function prepare(
   binding: Binding,
   method: Method,
   call: UnaryCall | StreamCall,
@@ -198,7 +207,11 @@ function prepare(
   const metadata = new Metadata();
   metadata.set('a2a-version', binding.version);
   return {
-    request: decoded(method, call.request),
+    request: await bySize(
+      caller.keyId,
+      call.request.length,
+      oneStep(() => decoded(method, call.request)),
+    ),
     metadata,
     operations,
     told: (status: StatusObject): unknown => thrown ?? new SdkStatus(status),
@@ -207,8 +220,9 @@ function prepare(
 
 function decoded(method: Method, bytes: Buffer): unknown {
   try {
-    return method.requestDeserialize(bytes);
-  } catch {
+    return method.requestDeserialize(new BoundedReader(bytes));
+  } catch (error) {
+    if (error instanceof TooManyFields) throw new RequestMalformedError(tooManyValues('The message'));
     throw new RequestMalformedError(
       'The message is not of the schema of this operation, or not valid UTF-8.',
     );
