@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { kinds } from '../../src/channels/kinds.ts';
+import { DomainError } from '../../src/domain/errors.ts';
+import { limits } from '../../src/domain/limits.ts';
 import { receive } from '../../src/domain/receive.ts';
+import { slackApp } from '../../src/channels/slack/route.ts';
+import { fixtures } from './fixtures/all.ts';
 import { discordFixture, twilioFixture } from './fixtures/chat.ts';
-import { githubFixture } from './fixtures/code.ts';
+import { githubFixture, linearFixture } from './fixtures/code.ts';
 import { json, kindOf, nowMs, setupOf, signed, type Fixture, type Unsigned } from './fixtures/fixture.ts';
-import { resendFixture } from './fixtures/mail.ts';
+import { resendFixture, sesFixture } from './fixtures/mail.ts';
+import { slackFixture } from './fixtures/slack.ts';
 
 /** Nothing turns into a text of itself that says so. */
 const odd = { toString: 1, valueOf: null };
@@ -80,4 +85,30 @@ test('what a person says below an issue that our own GitHub App has opened is th
     }),
     'own_message',
   );
+});
+
+const padded = (unsigned: Unsigned, values: number): Unsigned =>
+  changed(unsigned, (body) => {
+    body['padding'] = Array(values).fill({});
+  });
+
+test('a body with more names and values than any sender has reason to send is parsed neither before nor after it is verified', () => {
+  const tried = fixtures.filter(({ contentType }) => /json/.test(contentType));
+  assert.ok(tried.length > 8);
+  const tooMany = (error: unknown) =>
+    error instanceof DomainError &&
+    error.code === 'invalid_request' &&
+    /100000 names and values/.test(error.message);
+  const take = (fixture: Fixture) => {
+    const many = signed(fixture, padded(fixture.message({}), limits.jsonValues));
+    return receive(kindOf(fixture), many, setupOf(fixture), nowMs, fixture.documents ?? new Map());
+  };
+  for (const fixture of tried.filter(({ kind }) => kind !== 'linear'))
+    assert.throws(() => take(fixture), tooMany, fixture.title);
+  // Of these the proof is looked for inside of the body.
+  for (const fixture of [linearFixture, sesFixture])
+    assert.equal(take(fixture).result, 'forged', fixture.title);
+  const { body } = padded(slackFixture.message({}), limits.jsonValues);
+  const request = { ...signed(slackFixture, slackFixture.message({})), body: Buffer.from(body) };
+  assert.throws(() => slackApp.read(request), tooMany);
 });

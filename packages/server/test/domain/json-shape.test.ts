@@ -50,7 +50,18 @@ test('any JSON has as many names and values as what a parser makes of it', () =>
   const seed = Date.now();
   const draw = seeded(seed);
   const pick = <T>(from: readonly T[]): T => from[Math.floor(draw() * from.length)]!;
-  const texts = ['', 'a', '"', '\\', '\\"', '[1,{', '\u0000', 'ж'.repeat(40), 'x'.repeat(33), '\\'.repeat(35)];
+  const texts = [
+    '',
+    'a',
+    '"',
+    '\\',
+    '\\"',
+    '[1,{',
+    '\u0000',
+    'ж'.repeat(40),
+    'x'.repeat(33),
+    '\\'.repeat(35),
+  ];
   const value = (depth: number): unknown => {
     const kind = draw();
     if (depth > 5 || kind < 0.4) return pick([null, true, false, 0, -1.5e-7, 1e300, ...texts]);
@@ -65,9 +76,10 @@ test('any JSON has as many names and values as what a parser makes of it', () =>
 });
 
 test('what has one more than may be is said to have too many, and is not looked at further', () => {
-  const list = (values: number) => `[${Array<string>(values - 1)
-    .fill('{}')
-    .join(',')}]`;
+  const list = (values: number) =>
+    `[${Array<string>(values - 1)
+      .fill('{}')
+      .join(',')}]`;
   assert.equal(look(list(limits.jsonValues)).hasTooMany, false);
   assert.equal(look(list(limits.jsonValues + 1)).hasTooMany, true);
   assert.equal(look('[['.repeat(limits.jsonValues)).hasTooMany, true);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Lane, type Clock, type Sliced } from '../../src/domain/slices.ts';
+import { bySize, Lane, smallBytes, type Clock, type Sliced } from '../../src/domain/slices.ts';
 
 /** Time that goes on by work and by rests only; rests end when the test says so. */
 class FakeClock implements Clock {
@@ -108,4 +108,21 @@ test('work that fails tells its sender, and the others go on', async () => {
   assert.match(String(failed.status === 'rejected' && failed.reason), /cannot be read/);
   await clock.endRest();
   assert.equal(await good, 'a');
+});
+
+test('work on a small body is done before the call returns, and on a large one in slices with others', async () => {
+  function* work(): Sliced<string> {
+    yield;
+    yield;
+    return 'made';
+  }
+  assert.equal(bySize('a', smallBytes, work()), 'made');
+  const large = bySize('a', smallBytes + 1, work());
+  assert.ok(large instanceof Promise);
+  assert.equal(await large, 'made');
+  function* failing(): Sliced<never> {
+    yield;
+    throw new Error('no');
+  }
+  assert.throws(() => bySize('a', 1, failing()), /no/);
 });

@@ -17,7 +17,7 @@ import { claimsHold, isSignedBy, keyOfSet } from '../jwt.ts';
 import { forged, genuine, unnamed } from '../signing.ts';
 import { splitText } from '../split.ts';
 import { allows, leadsTo, required, requiredSetting, sentToApi, setting, textOf } from '../specs.ts';
-import { parsedDocument } from '../documents.ts';
+import { parsedDocument, readJson } from '../documents.ts';
 
 /** learn.microsoft.com, "Authenticate requests from the Bot Connector service". */
 const openIdUrl = 'https://login.botframework.com/v1/.well-known/openidconfiguration';
@@ -96,9 +96,9 @@ function verifyTeams(
 function matchesService(request: InboundRequest, claims: Json): boolean {
   const claimed = textAt(claims, 'serviceurl') ?? textAt(claims, 'serviceUrl');
   if (claimed === null) return true;
-  const body = parsedDocument(request.body.toString());
+  const body = readJson(request.body.toString());
   // Bad JSON is for `parse` to refuse.
-  return body === null || claimed === textAt(body, 'serviceUrl');
+  return body === null || claimed === textAt(body.value, 'serviceUrl');
 }
 
 function readActivity(body: Json, setup: ChannelSetup) {

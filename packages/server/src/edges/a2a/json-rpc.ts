@@ -77,11 +77,7 @@ async function handle(call: HostCall): Promise<Response> {
   } catch (error) {
     // There were no parameters yet that could be wrong (JSON-RPC 2.0, section 5.1).
     const isInvalid = !isRead && error instanceof DomainError && error.code === 'invalid_request';
-    return rpcFailure(
-      call,
-      id,
-      isInvalid ? rpcError(A2A_ERROR_CODE.INVALID_REQUEST, error.message) : error,
-    );
+    return rpcFailure(call, id, isInvalid ? rpcError(A2A_ERROR_CODE.INVALID_REQUEST, error.message) : error);
   }
 }
 

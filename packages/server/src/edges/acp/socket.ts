@@ -90,7 +90,8 @@ export function guarded(socket: WebSocket, sender: string): SdkSocket {
     close: (code, reason) => socket.close(code, reason),
     on(type, listener) {
       // What came before it is heard before it.
-      if (type === 'close') return socket.on(type, (...told) => order.add(() => (listener as Listener)(...told)));
+      if (type === 'close')
+        return socket.on(type, (...told) => order.add(() => (listener as Listener)(...told)));
       if (type !== 'message') return socket.on(type, listener);
       return socket.on('message', (data: Buffer, isBinary) => {
         isAlive = true;
