@@ -55,6 +55,29 @@ export function* shapeOf(json: string, most: ShapeLimits = ofRequests): Sliced<J
   return { isTooDeep: deepest > most.depth, hasTooMany: values > most.values, values };
 }
 
+/** Whether a value has so much in it that a look at all of it is best taken in turn with others (slices.ts). */
+export function isLargeValue(root: unknown): boolean {
+  const open = [root];
+  let left = largeUnits;
+  while (open.length > 0 && left > 0) {
+    const value = open.pop();
+    left -= 1;
+    if (typeof value === 'string') left -= value.length / charsPerUnit;
+    if (typeof value !== 'object' || value === null) continue;
+    if (ArrayBuffer.isView(value)) left -= value.byteLength / charsPerUnit;
+    else {
+      const inner: unknown[] = Array.isArray(value) ? value : Object.values(value);
+      left -= inner.length;
+      if (left > 0) open.push(...inner);
+    }
+  }
+  return left <= 0;
+}
+
+/** Of names and values, or of as much text as is looked at meanwhile. */
+const largeUnits = 2_000;
+const charsPerUnit = 100;
+
 class Look {
   values = 0;
   deepest = 0;

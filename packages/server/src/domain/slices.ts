@@ -136,6 +136,12 @@ export function* oneStep<T>(work: () => T): Sliced<T> {
 /** Smaller bodies cost less than a place among others does. */
 export const smallBytes = 16 * 1024;
 
+/** The same, and what is made of it is in a turn of the event loop of its own, so that it does not lengthen the last slice. */
+export const apart = async <T>(sender: string, work: Sliced<T>): Promise<T> => {
+  const made = await inSlices(sender, work);
+  return new Promise((resolve) => setImmediate(resolve, made));
+};
+
 /** The same of a body of this size: what is small is done at once, and gives nobody cause to wait. */
 export const bySize = <T>(sender: string, bytes: number, work: Sliced<T>): T | Promise<T> =>
-  bytes > smallBytes ? inSlices(sender, work) : atOnce(work);
+  bytes > smallBytes ? apart(sender, work) : atOnce(work);

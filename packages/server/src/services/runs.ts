@@ -2,6 +2,7 @@ import { canSeeAgent } from '../domain/access.ts';
 import type { EventBody } from '../domain/events.ts';
 import { DomainError, invalid, notFound } from '../domain/errors.ts';
 import { isId, newId } from '../domain/ids.ts';
+import { isLargeValue } from '../domain/json-shape.ts';
 import { limits } from '../domain/limits.ts';
 import { isTerminal, type Run } from '../domain/nouns.ts';
 import type { Cursors } from '../domain/paging.ts';
@@ -9,6 +10,7 @@ import { applyArtifact } from '../domain/artifacts.ts';
 import { describeParts, shownExtras } from '../domain/parts.ts';
 import type { Artifact, MessageExtras } from '../domain/parts.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
+import { apart, atOnce, type Sliced } from '../domain/slices.ts';
 import { requireContent } from '../domain/text.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { Database } from '../store/database.ts';
@@ -40,6 +42,13 @@ export interface RunsDependencies {
   life: RunLife;
   cancel: Cancel;
   maxActiveAgents: number;
+}
+
+/** What a send carries beside its text, and what is told of its parts where only text is. Throws `invalid_request`. */
+function* look(input: SendInput): Sliced<{ extras: MessageExtras | null; described: string }> {
+  const extras = readExtras(input);
+  yield;
+  return { extras, described: describeParts(extras?.parts ?? []) };
 }
 
 /** How long `cancel` waits for the harness to stop before it answers with what is. */
@@ -97,7 +106,11 @@ export function createRuns(deps: RunsDependencies): RunsService {
   }
 
   const send: RunsService['send'] = async (p, input) => {
-    const extras = readExtras(input);
+    // Others are not waited for in a transaction, which holds a connection.
+    const waits = !db.inTransaction && isLargeValue([input.parts, input.metadata]);
+    const { extras, described } = waits
+      ? await apart(p.keyId, look(input))
+      : atOnce(look(input));
     const parts = extras?.parts ?? [];
     if (input.content !== '' || parts.length === 0) requireContent('content', input.content);
     // A key of one agent sees no other; the statement itself checks the agent and its organisation.
@@ -115,7 +128,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
       const accepted = await acceptRun(db, {
         ...place,
         isNewConversation,
-        title: titleOf(input.content || describeParts(parts)),
+        title: titleOf(input.content || described),
         source: input.source,
         keyId: p.keyId,
         idempotency: input.idempotency,
@@ -123,7 +136,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
         runId,
         messageId,
         content: input.content,
-        extras: extras && { value: extras, text: parts.length === 0 ? null : describeParts(parts) },
+        extras: extras && { value: extras, text: parts.length === 0 ? null : described },
         at,
         events,
         maxQueued: limits.queuedRunsPerConversation,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { shapeOf, type ShapeLimits } from '../../src/domain/json-shape.ts';
+import { isLargeValue, shapeOf, type ShapeLimits } from '../../src/domain/json-shape.ts';
 import { limits } from '../../src/domain/limits.ts';
 import { atOnce } from '../../src/domain/slices.ts';
 import { seeded } from '../support/scripts.ts';
@@ -97,4 +97,16 @@ test('the look gives way so often that it holds nobody up, and goes on amid text
   for (; !made.done; made = work.next()) turns += 1;
   assert.ok(turns >= Math.floor(json.length / (128 * 1024)), `${turns} turns`);
   assert.equal(made.value.values, 5 * times + 2);
+});
+
+test('a value is large by its names and values, its texts and its bytes, and is looked at no further than that needs', () => {
+  const large = [
+    Array(2_000).fill({}),
+    [{ a: { b: Array(700).fill([1, null]) } }],
+    'x'.repeat(200_000),
+    { a: Buffer.alloc(1_000_000) },
+  ];
+  for (const value of large) assert.equal(isLargeValue(value), true);
+  for (const value of [undefined, null, 1, {}, [undefined, null], { a: Array(900).fill('ab') }, 'x'.repeat(9_000)])
+    assert.equal(isLargeValue(value), false);
 });

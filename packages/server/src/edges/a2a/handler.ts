@@ -14,9 +14,11 @@ import type {
 } from '@a2a-js/sdk';
 import type { A2ARequestHandler } from '@a2a-js/sdk/server';
 import { DomainError } from '../../domain/errors.ts';
+import { isLargeValue } from '../../domain/json-shape.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Agent, Run } from '../../domain/nouns.ts';
 import { isTerminal } from '../../domain/nouns.ts';
+import { apart, oneStep } from '../../domain/slices.ts';
 import { answerTo } from './answers.ts';
 import { canonicalJson } from './canonical-json.ts';
 import { agentCard, extendedCard } from './card.ts';
@@ -209,7 +211,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
     const { services, caller, agent } = this.call;
     const { text, others } = readParts(message.parts);
     const { contextId } = message;
-    const requestHash = this.#nameOf(message, agent.id, isFollowed);
+    const requestHash = await this.#nameOf(message, agent.id, isFollowed);
     const accepted = await sendInContext(services, caller, contextId, {
       agentId: agent.id,
       content: text,
@@ -226,9 +228,12 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
   }
 
   /** Of a message and what it is for: the same again has the same name, and nothing else has. */
-  #nameOf(message: Message, ...more: unknown[]): string {
-    const same = [...more, this.version, MessageCodec.toJSON(message)];
-    return createHash('sha256').update(canonicalJson(same)).digest('hex');
+  #nameOf(message: Message, ...more: unknown[]): string | Promise<string> {
+    const name = () => {
+      const same = [...more, this.version, MessageCodec.toJSON(message)];
+      return createHash('sha256').update(canonicalJson(same)).digest('hex');
+    };
+    return isLargeValue(message) ? apart(this.call.caller.keyId, oneStep(name)) : name();
   }
 
   /**
@@ -245,7 +250,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
       message.contextId !== run.conversationId
     )
       throw malformed('message.contextId', 'is not the context of the task that message.taskId names.');
-    const repeatKey = this.#nameOf(message, caller.keyId);
+    const repeatKey = await this.#nameOf(message, caller.keyId);
     const { open, isRepeated } = await services.runs.asked(caller, run.id, repeatKey);
     const view = await this.#snapshot(run.id, contextId);
     if (isRepeated) return { view, isFresh: false };
