@@ -1,7 +1,14 @@
 /** Makes a text that a harness or a model produced storable: U+0000 and lone surrogates become U+FFFD. */
 export function cleanText(text: string): string {
   const wellFormed = text.isWellFormed() ? text : text.toWellFormed();
-  return wellFormed.includes('\u0000') ? wellFormed.replaceAll('\u0000', '\uFFFD') : wellFormed;
+  return wellFormed.includes('\u0000') ? withoutNul(wellFormed) : wellFormed;
+}
+
+/** By its code units: a replacement of each takes a tenth of a microsecond, and somebody may send nothing else. */
+function withoutNul(text: string): string {
+  const units = new Uint16Array(text.length);
+  for (let at = 0; at < units.length; at += 1) units[at] = text.charCodeAt(at) || 0xfffd;
+  return Buffer.from(units.buffer).toString('utf16le');
 }
 
 /** The same over a text that comes in parts: a surrogate pair that is split between two parts stays whole. */

@@ -89,7 +89,7 @@ test('what a person says below an issue that our own GitHub App has opened is th
 
 const padded = (unsigned: Unsigned, values: number): Unsigned =>
   changed(unsigned, (body) => {
-    body['padding'] = Array(values).fill({});
+    body['padding'] = Array.from({ length: values }, () => ({}));
   });
 
 test('a body with more names and values than any sender has reason to send is parsed neither before nor after it is verified', () => {

@@ -101,12 +101,20 @@ test('the look gives way so often that it holds nobody up, and goes on amid text
 
 test('a value is large by its names and values, its texts and its bytes, and is looked at no further than that needs', () => {
   const large = [
-    Array(2_000).fill({}),
-    [{ a: { b: Array(700).fill([1, null]) } }],
+    Array.from({ length: 2_000 }, () => ({})),
+    [{ a: { b: Array.from({ length: 700 }, () => [1, null]) } }],
     'x'.repeat(200_000),
     { a: Buffer.alloc(1_000_000) },
   ];
   for (const value of large) assert.equal(isLargeValue(value), true);
-  for (const value of [undefined, null, 1, {}, [undefined, null], { a: Array(900).fill('ab') }, 'x'.repeat(9_000)])
+  for (const value of [
+    undefined,
+    null,
+    1,
+    {},
+    [undefined, null],
+    { a: Array(900).fill('ab') },
+    'x'.repeat(9_000),
+  ])
     assert.equal(isLargeValue(value), false);
 });

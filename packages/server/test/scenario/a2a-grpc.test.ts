@@ -55,6 +55,16 @@ test('the card tells of gRPC in both versions, with host and port as its clients
   ]);
 });
 
+test('a message with more names and values than the JSON of the other bindings may have is refused before all of it is read', async () => {
+  const sent = (count: number) =>
+    call({ method: 'SendMessage', request: send('x', { metadata: { a: Array<null>(count).fill(null) } }) });
+  const many = await sent(200_000);
+  assert.deepEqual([many.code, many.messages], [codes.INVALID_ARGUMENT, []]);
+  assert.match(many.details, /has more than 100000 names and values/);
+  const fewer = await sent(70_000);
+  assert.match(fewer.details, /^metadata: must have at most/);
+});
+
 test('a task is the same by JSON-RPC, by HTTP and by gRPC, and so are lists and extended cards', async () => {
   const id = await begun('artifacts');
   await until('the task has ended', async () => (await stateOf(id)) === 'TASK_STATE_COMPLETED');
