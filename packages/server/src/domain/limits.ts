@@ -5,6 +5,10 @@ export const limits = {
   jsonDepth: 128,
   /** Of names and values in such a body: texts, numbers, `true`, `false`, `null`, objects, lists, names of fields. */
   jsonValues: 100_000,
+  /** Of all lists in it whose entries the API looks at, together. */
+  bodyEntries: 20_000,
+  /** Wrong fields that an error names. */
+  errorDetails: 100,
   nameChars: 100,
   descriptionChars: 2_000,
   contentChars: 200_000,
@@ -136,6 +140,8 @@ export const limits = {
   /** Deliveries to a channel that cannot be verified; beyond it larger bodies than that are not read for a minute. */
   forgeriesPerMinute: 60,
   forgedBodyBytes: 64 * 1024,
+  /** Of a message of Amazon SNS, whose signature is inside of its JSON: it has 256 KiB, and may be escaped. */
+  snsMessageBytes: 2 * 1024 * 1024,
   /** Between two looks for a key that a provider's key set did not name before. */
   keyRefreshSeconds: 30,
   /** Files of one message that are put into the workspace: how many, each, and together. */

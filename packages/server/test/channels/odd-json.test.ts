@@ -108,6 +108,17 @@ test('a body with more names and values than any sender has reason to send is pa
   // Of these the proof is looked for inside of the body.
   for (const fixture of [linearFixture, sesFixture])
     assert.equal(take(fixture).result, 'forged', fixture.title);
+  const long = changed(sesFixture.message({}), (body) => {
+    body['padding'] = 'x'.repeat(limits.snsMessageBytes);
+  });
+  const received = receive(
+    kindOf(sesFixture),
+    signed(sesFixture, long),
+    setupOf(sesFixture),
+    nowMs,
+    sesFixture.documents!,
+  );
+  assert.equal(received.result, 'forged');
   const { body } = padded(slackFixture.message({}), limits.jsonValues);
   const request = { ...signed(slackFixture, slackFixture.message({})), body: Buffer.from(body) };
   assert.throws(() => slackApp.read(request), tooMany);

@@ -1,22 +1,20 @@
 import type { z } from 'zod';
 import type { ErrorDetail } from '../../domain/errors.ts';
-
-/** More than the lists of any request may have together. A check takes some microseconds for each that is wrong. */
-const mostEntries = 20_000;
+import { limits } from '../../domain/limits.ts';
 
 type Schema = z.core.$ZodType;
 
 /**
  * What is wrong with a value that has more entries, in lists and objects whose entries a schema looks at, than any request has reason to;
  * null when nothing is. Those of values of which it knows nothing do not count. It is looked at first, since a schema notes for each entry
- * what is wrong with it.
+ * what is wrong with it, in some microseconds.
  */
 export function tooManyEntries(schema: Schema, value: unknown): ErrorDetail | null {
   return new Count().within(schema, value, []);
 }
 
 class Count {
-  private left = mostEntries;
+  private left: number = limits.bodyEntries;
 
   within(schema: Schema, value: unknown, path: readonly string[]): ErrorDetail | null {
     if (typeof value !== 'object' || value === null) return null;
@@ -44,7 +42,7 @@ class Count {
     const names = Object.keys(value);
     this.left -= names.length;
     if (this.left < 0) {
-      const message = `must have fewer entries; all lists of a request may have ${mostEntries} together`;
+      const message = `must have fewer entries; all lists of a request may have ${limits.bodyEntries} together`;
       return { path: path.join('.') || 'body', message };
     }
     return this.each(

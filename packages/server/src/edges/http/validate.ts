@@ -1,10 +1,8 @@
 import type { z } from 'zod';
 import type { ErrorDetail } from '../../domain/errors.ts';
 import { DomainError } from '../../domain/errors.ts';
+import { limits } from '../../domain/limits.ts';
 import { tooManyEntries } from './entries.ts';
-
-/** More wrong fields than anybody reads of; each costs an answer more than the field cost the request. */
-const mostDetails = 100;
 
 /** Parses or throws `invalid_request`, which names the first hundred wrong fields and repeats none of the values sent. */
 export function validate<S extends z.ZodType>(
@@ -17,7 +15,7 @@ export function validate<S extends z.ZodType>(
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const { issues } = result.error;
-  const told = issues.slice(0, mostDetails);
+  const told = issues.slice(0, limits.errorDetails);
   throw invalidRequest(
     told.flatMap((issue) => toDetails(issue, root)),
     issues.length - told.length,

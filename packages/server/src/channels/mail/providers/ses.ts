@@ -1,4 +1,5 @@
 import { verify as verifySignature, X509Certificate } from 'node:crypto';
+import { limits } from '../../../domain/limits.ts';
 import type {
   ChannelSetup,
   Documents,
@@ -31,8 +32,6 @@ import type { MailFetcher, MailReceiver, MailSender } from '../provider.ts';
 const snsHost = /^sns\.[a-z0-9-]{3,30}\.amazonaws\.com(\.cn)?$/;
 const json = ['text/plain'];
 const staleMs = 26 * 3_600_000;
-/** SNS takes messages of 256 KiB; each character may be escaped. */
-const mostBytes = 2 * 1024 * 1024;
 
 /** Amazon SES over an SNS topic (docs.aws.amazon.com/sns, "Verifying the signatures of Amazon SNS messages"). */
 export const sesReceiver: MailReceiver = {
@@ -99,7 +98,7 @@ function isSnsUrl(url: string | null, setup: ChannelSetup): url is string {
 
 /** Verification sees bodies of strangers: what is no JSON is simply not signed. */
 function safeBody(request: InboundRequest): Json | null {
-  if (request.body.length > mostBytes) return null;
+  if (request.body.length > limits.snsMessageBytes) return null;
   const value = parsedDocument(request.body.toString());
   return isObject(value) ? value : null;
 }
