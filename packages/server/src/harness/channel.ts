@@ -2,6 +2,7 @@ import type { RunningSandbox } from '../domain/ports/sandbox.ts';
 import { textOf } from './clean.ts';
 import type { Json } from './clean.ts';
 import type { Endpoint, Notes } from './control/endpoint.ts';
+import { lineCost } from './control/reading-pace.ts';
 import { exitError, HarnessError } from './harness-error.ts';
 import { isQuestion, refusedQuestion } from './questions.ts';
 import type { QuestionMethod } from './questions.ts';
@@ -23,6 +24,7 @@ export interface PromptKinds {
 }
 
 export interface LinePlace {
+  /** What it counts for: its length, or more where it holds many names and values. */
   chars: number;
   /** The position of the byte after it. */
   end: number;
@@ -128,10 +130,10 @@ export function openChannel(
     end: () => endpoint.end(),
   };
   endpoint.events = {
-    onLine: (text, end) => {
+    onLine: (text, end, values) => {
       // What was on its way when it was ended is worth no work any more.
       if (isBroken) return;
-      line = { chars: text.length, end };
+      line = { chars: lineCost(text.length, values), end };
       // A blank line says nothing, but the launcher keeps it like any other until it is acknowledged.
       if (text.trim() === '') noise();
       else peer.line(text);

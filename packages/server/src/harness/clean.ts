@@ -17,16 +17,44 @@ export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
 
-/** Whether a line of JSON can hold what `cleanText` replaces: raw bytes cannot, only an escape can. */
+/** Whether a line of JSON can hold what `cleanText` replaces: raw bytes cannot, only an escape of U+0000 or of a surrogate can. */
 export function mayNeedCleaning(line: string): boolean {
-  return line.includes('\\u');
+  return /\\u(?:0000|[dD][89a-fA-F])/.test(line);
 }
 
+/** Cleans every text in a value that was read from JSON and is nobody else's: what is clean already stays as it is. */
 export function deepClean(value: unknown): unknown {
-  if (typeof value === 'string') return cleanText(value);
-  if (Array.isArray(value)) return value.map(deepClean);
-  if (!isRecord(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, part]) => [cleanText(key), deepClean(part)]));
+  const root = { value };
+  // A list of its own instead of recursion: a line may be nested deeper than the call stack.
+  const open: object[] = [root];
+  const cleaned = (part: unknown): unknown => {
+    if (typeof part === 'string') return cleanText(part);
+    if (typeof part !== 'object' || part === null) return part;
+    const holder = Array.isArray(part) ? part : withCleanNames(part as Json);
+    open.push(holder);
+    return holder;
+  };
+  for (let next = open.pop(); next; next = open.pop()) {
+    if (Array.isArray(next)) {
+      for (let at = 0; at < next.length; at += 1) next[at] = cleaned(next[at]);
+    } else {
+      const holder = next as Json;
+      for (const name in holder) {
+        const part = holder[name];
+        const clean = cleaned(part);
+        if (clean !== part) holder[name] = clean;
+      }
+    }
+  }
+  return root.value;
+}
+
+function withCleanNames(value: Json): Json {
+  for (const name in value) {
+    if (cleanText(name) === name) continue;
+    return Object.fromEntries(Object.entries(value).map(([key, part]) => [cleanText(key), part]));
+  }
+  return value;
 }
 
 /**
@@ -34,10 +62,10 @@ export function deepClean(value: unknown): unknown {
  * two of them, so they are cleaned where they are joined (`TurnLog`).
  */
 export function cleanMessage(message: unknown): unknown {
+  const text = chunkContent(message)?.['text'];
   const clean = deepClean(message);
-  const content = chunkContent(message);
   const cleaned = chunkContent(clean);
-  if (content && cleaned) cleaned['text'] = content['text'];
+  if (text !== undefined && cleaned) cleaned['text'] = text;
   return clean;
 }
 

@@ -1,5 +1,6 @@
 import type { InitializeRequest } from '@agentclientprotocol/sdk';
 import { readFile } from 'node:fs/promises';
+import type { Pace } from '../domain/bucket.ts';
 import type { Log } from '../domain/log.ts';
 import type { HarnessLink, OpenHarnessLink } from '../domain/ports/harness.ts';
 import type { RunningSandbox } from '../domain/ports/sandbox.ts';
@@ -34,8 +35,9 @@ export function harnessLinks(options: {
   log: Log;
   workspace?: string;
   unansweredMs?: number;
+  pace?: Pace;
 }): OpenHarnessLink {
-  const { workspace = '/workspace', unansweredMs } = options;
+  const { workspace = '/workspace', unansweredMs, pace } = options;
   return async ({ socketPath, sandboxId }) => {
     const log = options.log.child({ sandboxId });
     const onFault = (error: unknown) =>
@@ -46,6 +48,7 @@ export function harnessLinks(options: {
     const endpoint = await Endpoint.open(socketPath, {
       onFault,
       ...(unansweredMs !== undefined && { unansweredMs }),
+      ...(pace !== undefined && { pace }),
     });
     return new Link(endpoint, workspace, log);
   };

@@ -27,7 +27,7 @@ export class TurnBudget {
   readonly #textLeft = { text: maxTextChars, thought: maxTextChars };
 
   /**
-   * A line was read. What it tells is counted only where that is more than the line itself. As the others: null, or why
+   * A line was read; `chars` is what it counts for (`lineCost`). What it tells is counted only where that is more than the line itself. As the others: null, or why
    * it is one too many, a sentence that is safe to show.
    */
   spendLine(chars: number): string | null {

@@ -47,7 +47,7 @@ export class TurnUpdates {
     }
   }
 
-  /** `lineChars`: how long the line was that it came in. */
+  /** `lineChars`: what the line counts for that it came in. */
   take(update: unknown, lineChars: number): void {
     if (this.#isOver || !isRecord(update) || !this.#check(this.#budget.spendLine(lineChars))) return;
     switch (update['sessionUpdate'] as Kind) {

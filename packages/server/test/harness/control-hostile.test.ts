@@ -279,7 +279,7 @@ test('a note that is nested too deep to be written is left out', async (t) => {
     greeted.push([...notes]);
     endpoint.welcome();
   };
-  const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
+  const deep = `${'['.repeat(90_000)}${']'.repeat(90_000)}`;
   const text = `{"version":1,"base":0,"received":0,"notes":[["deep",${deep}],["flat",1]]}`;
   const socket = dial();
   socket.write(host.textFrame(kinds.hello, 0, text));

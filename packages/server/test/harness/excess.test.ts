@@ -15,6 +15,9 @@ const program = agentSource(`
     { tell, speak, drained, say, ask, session: params.sessionId });
   ${endTurn}`);
 
+/** What a turn may tell is not waited for here: at the usual pace it takes half a minute. */
+const pace = { burst: 2 ** 40, perSecond: 2 ** 40 };
+
 test('a turn that writes text without end fails with a reason, and the next one is answered', async (t) => {
   const { connection } = await startForeign(t, program);
   const flood = await runTurn(
@@ -31,7 +34,7 @@ test('a turn that writes text without end fails with a reason, and the next one 
 });
 
 test('a turn that sends empty events without end fails with a reason', async (t) => {
-  const { connection } = await startForeign(t, program);
+  const { connection } = await startForeign(t, program, { pace });
   const flood = await runTurn(
     connection,
     `for (let i = 0; i < 80_000; i++) { tell({ sessionUpdate: 'plan', entries: [] }); if (i % 100 === 0) await drained(); }`,
@@ -47,14 +50,15 @@ for (const [what, update] of [
   ['of a call that has ended', `{ sessionUpdate: 'tool_call_update', toolCallId: 'a', status: 'completed' }`],
 ] as const) {
   test(`a turn that sends updates ${what} without end fails with a reason, and the next one is answered`, async (t) => {
-    const { connection } = await startForeign(t, program);
+    const { connection } = await startForeign(t, program, { pace });
     const flood = await runTurn(
       connection,
       `tell({ sessionUpdate: 'tool_call', toolCallId: 'a', title: 'a', status: 'completed' });
        const update = ${update};
        const line = JSON.stringify({ jsonrpc: '2.0', method: 'session/update', params: { sessionId: session, update } }) + '\\n';
        // A little more than the measure: much more would end the harness after its turn was cut off.
-       const count = Math.ceil(66 * 1024 * 1024 / Math.max(128, line.length - 256));
+       const values = line.match(/[,:[{]/g).length;
+       const count = Math.ceil(66 * 1024 * 1024 / Math.max(128, line.length - 256, 16 * values - 256));
        const chunk = line.repeat(Math.ceil(64 * 1024 / line.length));
        for (let i = 0; i < count; i += chunk.length / line.length) { process.stdout.write(chunk); await drained(); }`,
     );
@@ -65,7 +69,7 @@ for (const [what, update] of [
 }
 
 test('a text of the longest kind that is told in single words is no excess', async (t) => {
-  const { connection } = await startForeign(t, program);
+  const { connection } = await startForeign(t, program, { pace });
   const { result, text } = await runTurn(
     connection,
     `for (let i = 0; i < 200_000; i++) { speak('word '); if (i % 100 === 0) await drained(); }`,

@@ -55,10 +55,12 @@ const messages = [
 /** The message is a JSON array of lines. What is nested is made here, since it would be too long to send. */
 const program = agentSource(`
   if (method !== 'session/prompt') return;
-  const nest = (open, middle, close) => open.repeat(50_000) + middle + close.repeat(200_000);
   for (const line of JSON.parse(text)) {
+    // As deep as the names and values of one line allow.
+    const places = Math.max(1, line.split('DEEP').length - 1);
+    const nest = (levels, open, middle, close) => open.repeat(levels / places) + middle + close.repeat(levels / places);
     process.stdout.write(line.replaceAll('SESSION', params.sessionId)
-      .replaceAll('"DEEP ARRAYS"', nest('[', '', ']')).replaceAll('"DEEP OBJECTS"', nest('{"a":', '1', '}')) + '\\n');
+      .replaceAll('"DEEP ARRAYS"', nest(45_000, '[', '', ']')).replaceAll('"DEEP OBJECTS"', nest(22_500, '{"a":', '1', '}')) + '\\n');
   }
   ${endTurn}`);
 

@@ -1,9 +1,12 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import type { Pace } from '../../src/domain/bucket.ts';
 import type { HarnessConnection } from '../../src/domain/ports/harness.ts';
+import type { RunningSandbox } from '../../src/domain/ports/sandbox.ts';
 import { commit, markDeployed } from './harness-fixture.ts';
 import { launchEnv, makePlaces, startLinked } from './local-harness.ts';
+import type { Places } from './local-harness.ts';
 
 /** An agent of a few lines, as somebody could put it into a repository. `lines` answers one message. */
 export function agentSource(answer: string): string {
@@ -29,19 +32,31 @@ export function agentSource(answer: string): string {
 export async function startForeign(
   context: TestContext,
   source: string,
+  options: { command?: string[]; env?: Record<string, string>; pace?: Pace } = {},
+): Promise<{ connection: HarnessConnection; sandbox: RunningSandbox; exited: Promise<unknown> }> {
+  const { places, env } = await foreignPlaces(context, source, options);
+  const { sandbox, connection } = await startLinked(
+    context,
+    places,
+    env,
+    options.pace && { pace: options.pace },
+  );
+  return { connection, sandbox, exited: sandbox.exited };
+}
+
+/** What is needed to start it. */
+export async function foreignPlaces(
+  context: TestContext,
+  source: string,
   options: { command?: string[]; env?: Record<string, string> } = {},
-): Promise<{ connection: HarnessConnection; exited: Promise<unknown> }> {
+): Promise<{ places: Places; env: Record<string, string> }> {
   const places = await makePlaces();
   context.after(places.remove);
   await markDeployed(places);
   await writeFile(join(places.workspace, 'agent.mjs'), source);
   const command = JSON.stringify(options.command ?? ['node', 'agent.mjs']);
-  const { sandbox, connection } = await startLinked(
-    context,
-    places,
-    launchEnv('anthropic', commit, { BERTH_HARNESS_COMMAND: command, ...options.env }),
-  );
-  return { connection, exited: sandbox.exited };
+  const env = launchEnv('anthropic', commit, { BERTH_HARNESS_COMMAND: command, ...options.env });
+  return { places, env };
 }
 
 export const endTurn = `say({ id, result: { stopReason: 'end_turn' } });`;

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import type { Pace } from '../../src/domain/bucket.ts';
 import type { RunningSandbox, SandboxExit } from '../../src/domain/ports/sandbox.ts';
 import { prepareHarness } from '../../src/harness/launch.ts';
 import type { PreparedHarness } from '../../src/harness/launch.ts';
@@ -114,7 +115,10 @@ export async function startLinked(
   context: { after(fn: () => unknown): void },
   places: Places,
   env: Record<string, string>,
-  { initializeTimeoutMs = 20_000, ...options }: { initializeTimeoutMs?: number; unansweredMs?: number } = {},
+  {
+    initializeTimeoutMs = 20_000,
+    ...options
+  }: { initializeTimeoutMs?: number; unansweredMs?: number; pace?: Pace } = {},
 ): Promise<LinkedLauncher> {
   const open = harnessLinks({ log: silentLog, workspace: places.workspace, ...options });
   const link = await open({ socketPath: places.controlSocket, sandboxId: 'local' });

@@ -119,6 +119,10 @@ export class Commands implements SandboxControl {
     if ([...this.#owed.values()].some((count) => count > looks)) this.#options.onSilent();
   }
 
+  has(id: number): boolean {
+    return this.#open.has(id);
+  }
+
   /** False: it does not keep to the protocol. Streams that have ended may still be spoken of for a while. */
   frame(kind: number, id: number, payload: Buffer): boolean {
     const process = this.#open.get(id);

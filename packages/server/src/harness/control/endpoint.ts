@@ -1,7 +1,9 @@
 import { chmodSync } from 'node:fs';
 import { chmod, rm } from 'node:fs/promises';
 import { createServer, type Server, type Socket } from 'node:net';
+import type { Pace } from '../../domain/bucket.ts';
 import { Gate } from '../../domain/gate.ts';
+import { countValues } from '../../domain/json-values.ts';
 import { limits } from '../../domain/limits.ts';
 import { isRecord } from '../clean.ts';
 import { ByteLog } from './byte-log.ts';
@@ -18,9 +20,12 @@ import {
   positionFrame,
 } from './frames.ts';
 import { LineCutter } from './line-cutter.ts';
+import { ReadingPace } from './reading-pace.ts';
 import { SandboxLog } from './sandbox-log.ts';
 
 const maxHelloBytes = 1024 * 1024;
+/** A thousand notes with all that each may hold have fewer. */
+const maxHelloValues = 100_000;
 const maxLineBytes = 8 * 1024 * 1024;
 /** What waits for a harness that does not read: many times the longest history. */
 const maxUnreadBytes = 64 * 1024 * 1024;
@@ -39,8 +44,8 @@ const maxPosition = 2 ** 47;
 export type Notes = Map<string, unknown>;
 
 export interface EndpointEvents {
-  /** A line of the harness; `end` is the position of the byte after it. */
-  onLine(line: string, end: number): void;
+  /** A line of the harness; `end` is the position of the byte after it, `values` what `countValues` says of it. */
+  onLine(line: string, end: number, values: number): void;
   /** The launcher has dialled. Lines come only after `welcome`. */
   onHello(notes: Notes): void;
   /** What is inside does not keep to the protocol; a sentence that is safe to show. */
@@ -52,6 +57,8 @@ export interface EndpointOptions {
   onFault: (error: unknown) => void;
   /** Default: a minute, twice as long as a server inside may take to listen. */
   unansweredMs?: number;
+  /** Of what is read, in characters. Default: `limits.controlReading`. */
+  pace?: Pace;
 }
 
 /**
@@ -67,6 +74,7 @@ export class Endpoint {
   readonly #server: Server;
   readonly #greeting = new Set<Socket>();
   readonly #lines: LineCutter;
+  readonly #pace: ReadingPace;
   #sent = new ByteLog();
   #noteCount = new Set<string>();
   /** Not sent yet. */
@@ -84,9 +92,11 @@ export class Endpoint {
 
   readonly #onFault: (error: unknown) => void;
 
-  private constructor(server: Server, { onFault, unansweredMs = usualUnansweredMs }: EndpointOptions) {
+  private constructor(server: Server, options: EndpointOptions) {
+    const { onFault, unansweredMs = usualUnansweredMs, pace = limits.controlReading } = options;
     this.#server = server;
     this.#onFault = onFault;
+    this.#pace = new ReadingPace(pace);
     this.commands = new Commands({
       send: (frame) => this.#send(frame),
       unansweredMs,
@@ -94,7 +104,7 @@ export class Endpoint {
     });
     this.#lines = new LineCutter({
       maxBytes: maxLineBytes,
-      onLine: (line, end) => this.#events?.onLine(line, end),
+      onLine: (line, end) => this.#line(line, end),
       onTooLong: () => this.#break(`The harness wrote a line of more than ${maxLineBytes} characters.`),
     });
   }
@@ -123,6 +133,11 @@ export class Endpoint {
     this.#unheard = { hello: null, broken: null };
     if (broken !== null) events.onBroken(broken);
     else if (hello) events.onHello(hello);
+  }
+
+  /** It has sent more than its pace; the rest waits in the socket. */
+  get isHeldBack(): boolean {
+    return this.#pace.isHolding;
   }
 
   /** Of the byte after the last whole line of the harness. */
@@ -189,6 +204,7 @@ export class Endpoint {
   async drained(): Promise<void> {
     const socket = this.#socket;
     if (!socket) return;
+    this.#pace.free(socket);
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
       socket.once('close', () => resolve());
@@ -230,6 +246,7 @@ export class Endpoint {
     socket.on('data', (chunk: Buffer) => {
       try {
         reader.push(chunk);
+        this.#pace.hold(socket);
       } catch (error) {
         // One sandbox must not end the service and, since it would say the same again, the next start of it.
         reader.stop();
@@ -242,12 +259,19 @@ export class Endpoint {
     socket.on('close', () => {
       clearTimeout(timer);
       this.#greeting.delete(socket);
+      this.#pace.forget(socket);
       if (this.#socket === socket) this.#lost();
     });
+    // Whoever was there before it has spent for it too.
+    this.#pace.hold(socket);
   }
 
   #hello(socket: Socket, payload: Buffer): void {
-    const hello = readHello(payload);
+    const text = payload.toString('utf8');
+    const values = countValues(text, maxHelloValues);
+    this.#pace.frame(payload.length);
+    this.#pace.line(payload.length, values);
+    const hello = values > maxHelloValues ? null : readHello(text);
     if (!hello) return void socket.destroy();
     this.#socket = socket;
     this.#launcherBase = hello.base;
@@ -274,6 +298,9 @@ export class Endpoint {
     if (this.#isClosed) return;
     // Nothing is expected before the welcome, and nothing as long as a hello after it.
     if (!this.#isOpen || payload.length > maxPayloadBytes) return this.#break('It sent a frame out of turn.');
+    // What commands write has a pace of its own, so that nothing else waits for it.
+    const isOutput = kind === frameKinds.data && this.commands.has(stream);
+    this.#pace.frame(isOutput ? 0 : payload.length);
     switch (kind) {
       case frameKinds.lines:
         if (payload.length < positionBytes) return this.#break('It sent a frame that is too short.');
@@ -283,10 +310,19 @@ export class Endpoint {
         if (payload.length !== positionBytes) return this.#break('It sent a frame that is too short.');
         return this.#sent.forget(payload.readUIntBE(0, positionBytes));
       case frameKinds.log:
-        return this.log.push(payload.toString('utf8'));
+        this.#pace.line(payload.length, 0);
+        return this.log.push(payload);
       default:
         if (!this.commands.frame(kind, stream, payload)) this.#break('It sent a frame of an unknown kind.');
     }
+  }
+
+  #line(line: string, end: number): void {
+    const max = limits.lineValues;
+    const values = countValues(line, max);
+    if (values > max) return this.#break(`The harness wrote a line with more than ${max} names and values.`);
+    this.#pace.line(line.length, values);
+    this.#events?.onLine(line, end, values);
   }
 
   #break(why: string): void {
@@ -323,10 +359,10 @@ interface Hello {
   notes: Notes;
 }
 
-function readHello(payload: Buffer): Hello | null {
+function readHello(text: string): Hello | null {
   let hello: unknown;
   try {
-    hello = JSON.parse(payload.toString('utf8'));
+    hello = JSON.parse(text);
   } catch {
     return null;
   }

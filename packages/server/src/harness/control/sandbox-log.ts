@@ -8,6 +8,8 @@ export interface LogLine {
 
 const maxLines = 1000;
 const maxLineChars = 4000;
+/** More characters than that, whichever they are. */
+const maxLineBytes = 4 * maxLineChars;
 /** What a sandbox may add: a burst, and then so much a second. What is beyond is not kept. */
 const burstChars = 512 * 1024;
 const charsPerSecond = 32 * 1024;
@@ -25,10 +27,12 @@ export class SandboxLog {
     return this.#isClosed;
   }
 
-  push(text: string): void {
+  /** A line in UTF-8. */
+  push(bytes: Buffer): void {
     const nowMs = Date.now();
     this.#budget = Math.min(burstChars, this.#budget + ((nowMs - this.#filledMs) / 1000) * charsPerSecond);
     this.#filledMs = nowMs;
+    const text = bytes.toString('utf8', 0, maxLineBytes);
     const line = cleanText(text.slice(0, maxLineChars));
     this.#budget -= line.length + 32;
     if (this.#budget >= 0) this.note(line);
