@@ -174,6 +174,34 @@ test('output of a command has its own pace: lines do not wait for it', async (t)
   assert.equal(endpoint.isHeldBack, false);
 });
 
+test('output that comes by single bytes while nobody reads is held in few pieces, and read whole and in order', async (t) => {
+  const { endpoint, broken, launcher } = await open(t);
+  const socket = await launcher();
+  const exec = endpoint.commands.exec({ command: ['x'] });
+  socket.write(newFrame(kinds.started, 1, 0));
+  const { stdout, stderr, exited } = await exec;
+  const sent = Buffer.from(Array.from({ length: 50_000 }, (_, index) => index % 251));
+  for (const byte of sent) socket.write(dataFrame(1, 1, Buffer.from([byte])));
+  socket.write(dataFrame(1, 1, Buffer.alloc(20_000, 1)));
+  socket.write(dataFrame(1, 1, Buffer.from('end')));
+  socket.write(dataFrame(1, 2, Buffer.from('mark')));
+  await once(stderr, 'data');
+  const pieces: Buffer[] = [];
+  stdout.on('data', (chunk: Buffer) => void pieces.push(chunk));
+  await until('what is there was read', () => Buffer.concat(pieces).length === 70_003);
+  assert.ok(pieces.length <= 10, `${pieces.length} pieces`);
+  assert.ok(Buffer.concat(pieces).equals(Buffer.concat([sent, Buffer.alloc(20_000, 1), Buffer.from('end')])));
+  for (const byte of Buffer.from('more')) socket.write(dataFrame(1, 1, Buffer.from([byte])));
+  stdout.pause();
+  socket.write(dataFrame(1, 1, Buffer.from('last')));
+  socket.write(jsonFrame(kinds.exit, 1, { code: 0, signal: null }));
+  await exited;
+  stdout.resume();
+  await once(stdout, 'end');
+  assert.equal(Buffer.concat(pieces).subarray(70_003).toString(), 'morelast');
+  assert.deepEqual(broken, []);
+});
+
 test('as much as the limit says is read at once, but for a turn of all others after each mebibyte', async (t) => {
   const pace = new ReadingPace(limits.controlReading);
   const calls: string[] = [];

@@ -1,5 +1,6 @@
 import { Readable, Writable } from 'node:stream';
 import type { Bucket } from '../../domain/bucket.ts';
+import { KeptBytes } from '../../domain/kept-bytes.ts';
 import { SandboxControlError } from '../../domain/ports/sandbox-control.ts';
 import type { SandboxProcess, SandboxProcessExit } from '../../domain/ports/sandbox-control.ts';
 import { isRecord, textOf } from '../clean.ts';
@@ -18,6 +19,8 @@ const unknownExit: SandboxProcessExit = { code: null, signal: null };
 const refusals = new Set(['not_found', 'limit', 'failed']);
 /** More is asked for when so much was read. */
 const windowStepBytes = windowBytes / 4;
+/** Pieces that nobody reads are put together up to here: a buffer for each byte would take hundreds of times its memory. */
+const joinedBytes = 16 * 1024;
 
 /** A stream of the sandbox that this process reads; it never holds more than the window. */
 class Inlet extends Readable {
@@ -25,6 +28,8 @@ class Inlet extends Readable {
   readonly #channel: 1 | 2;
   readonly #send: (frame: Buffer) => void;
   readonly #pace: Bucket;
+  /** What came after what the stream holds, and goes into it by pieces of a size. */
+  readonly #joined = new KeptBytes();
   #unread = 0;
   #read = 0;
   /** Read, and not asked for again until the pace allows it. */
@@ -44,16 +49,31 @@ class Inlet extends Readable {
     if (this.#isEnded || this.destroyed) return true;
     this.#unread += bytes.length;
     if (this.#unread + this.#read + this.#held > windowBytes) return false;
-    // A copy, where the frame shares its memory with much that follows it.
-    const isMostOfIt = bytes.length * 2 >= bytes.buffer.byteLength;
-    if (bytes.length > 0) this.push(isMostOfIt ? bytes : Buffer.from(bytes));
+    if (bytes.length < joinedBytes && this.readableLength > 0) {
+      this.#joined.add(bytes);
+      if (this.#joined.bytes >= joinedBytes) this.#pushJoined();
+    } else if (bytes.length > 0) {
+      this.#pushJoined();
+      // A copy, where the frame shares its memory with much that follows it.
+      const isMostOfIt = bytes.length * 2 >= bytes.buffer.byteLength;
+      this.push(isMostOfIt ? bytes : Buffer.from(bytes));
+    }
     this.#count();
     return true;
+  }
+
+  #pushJoined(): void {
+    if (this.#joined.bytes === 0) return;
+    const bytes = this.#joined.whole();
+    // First, since to push may be to read.
+    this.#joined.clear();
+    this.push(bytes);
   }
 
   finish(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
+    this.#pushJoined();
     this.push(null);
   }
 
@@ -62,6 +82,7 @@ class Inlet extends Readable {
   }
 
   override read(size?: number): unknown {
+    this.#pushJoined();
     const chunk: unknown = super.read(size);
     this.#count();
     return chunk;
@@ -69,7 +90,7 @@ class Inlet extends Readable {
 
   /** What left the buffer since the last time was read by somebody. */
   #count(): void {
-    const taken = this.#unread - this.readableLength;
+    const taken = this.#unread - this.readableLength - this.#joined.bytes;
     this.#unread -= taken;
     this.#read += taken;
     if (this.#read < windowStepBytes || this.#isEnded) return;
