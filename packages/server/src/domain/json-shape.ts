@@ -55,6 +55,13 @@ export function* shapeOf(json: string, most: ShapeLimits = ofRequests): Sliced<J
   return { isTooDeep: deepest > most.depth, hasTooMany: values > most.values, values };
 }
 
+/** How many names and values there are, without giving way. Ends beyond `max`, with more than that. */
+export function countValues(json: string, max: number): number {
+  const look = new Look(json, { depth: Infinity, values: max });
+  while (!look.goOn());
+  return look.values;
+}
+
 /** Whether a value has so much in it that a look at all of it is best taken in turn with others (slices.ts). */
 export function isLargeValue(root: unknown): boolean {
   const open = [root];
@@ -123,7 +130,12 @@ class Look {
       if (kind === quote) isText = true;
       else if (++depth > deepest) deepest = depth;
     }
-    Object.assign(this, { at, depth, deepest, values, isText, isPart });
+    this.at = at;
+    this.depth = depth;
+    this.deepest = deepest;
+    this.values = values;
+    this.isText = isText;
+    this.isPart = isPart;
     return at >= json.length || values > mostValues;
   }
 }

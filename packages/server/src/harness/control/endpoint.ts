@@ -3,7 +3,7 @@ import { chmod, rm } from 'node:fs/promises';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Pace } from '../../domain/bucket.ts';
 import { Gate } from '../../domain/gate.ts';
-import { countValues } from '../../domain/json-values.ts';
+import { countValues } from '../../domain/json-shape.ts';
 import { limits } from '../../domain/limits.ts';
 import { isRecord } from '../clean.ts';
 import { ByteLog } from './byte-log.ts';
