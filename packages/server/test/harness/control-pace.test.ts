@@ -111,7 +111,7 @@ test('a greeting of more names and values than all notes together may hold is cl
     textFrame(
       kinds.hello,
       0,
-      `{"version":1,"base":0,"received":0,"notes":[["a",[${'{},'.repeat(60_000)}1]]]}`,
+      `{"version":1,"base":0,"received":0,"notes":[["a",[${'{},'.repeat(100_000)}1]]]}`,
     ),
   );
   await closed(socket);
