@@ -101,7 +101,8 @@ function driverWith(ownDisks: boolean): {
       const isThere = () =>
         readdirSync(imagesDir).some((name) => isBlank(name) && existsSync(join(imagesDir, name, 'reserve')));
       while (!isThere()) {
-        if (performance.now() > deadline) throw new Error(`No disk was made in ${imagesDir}.`);
+        if (performance.now() > deadline)
+          throw new Error(`No disk was made in ${imagesDir}: is a tenth of the host's disk free?`);
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
       await new Promise((resolve) => setTimeout(resolve, 100));

@@ -1,14 +1,6 @@
 import { spawn } from 'node:child_process';
-import {
-  accessSync,
-  constants,
-  createReadStream,
-  createWriteStream,
-  mkdirSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from 'node:fs';
+import { accessSync, constants, createReadStream, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -46,7 +38,9 @@ async function download(context: Context, remote: Remote, local: string): Promis
   const response = await files.read(agent.id, remote.path, context.signal);
   const part = `${target}.part`;
   try {
-    await pipeline(bytesOf(response), createWriteStream(part));
+    // Opened first: an opening that is under way when the download breaks off would make the file again.
+    const file = await open(part, 'w');
+    await pipeline(bytesOf(response), file.createWriteStream());
     renameSync(part, target);
   } finally {
     rmSync(part, { force: true });

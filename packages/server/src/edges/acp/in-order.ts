@@ -1,4 +1,4 @@
-/** Does works one after the other, as they came; at once when none is under way. A work must not fail. */
+/** Does works one after the other, as they came; at once when none is under way. One that fails holds up nothing. */
 export class InOrder {
   private last: Promise<void> | null = null;
   private readonly onBusy: (isBusy: boolean) => void;
@@ -14,9 +14,9 @@ export class InOrder {
 
   add(work: () => void | Promise<void>): void {
     const before = this.last;
-    const made = before === null ? work() : before.then(work);
+    const made = before === null ? work() : before.then(work, work);
     if (!(made instanceof Promise)) return;
-    const mine = made.then(() => {
+    const mine = made.finally(() => {
       if (this.last !== mine) return;
       this.last = null;
       this.onBusy(false);
