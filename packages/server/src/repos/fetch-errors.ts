@@ -45,10 +45,8 @@ const messages: [RegExp, (facts: Facts) => string][] = [
   ],
   [/error: 403/, () => 'The server does not allow access to this repository.'],
   [/error: 404|not found/i, () => 'There is no such repository at this address.'],
-  [
-    /certificate|SSL|TLS|gnutls/i,
-    () => 'The secure connection failed: the certificate of the server is not trusted, or it speaks no TLS.',
-  ],
+  [/certificate/i, () => 'The secure connection failed: the certificate of the server is not trusted.'],
+  [/SSL|TLS|gnutls/i, () => 'The secure connection failed, or the server broke it off; it may speak no TLS.'],
   [/Could not resolve host/, () => 'The host cannot be found.'],
   [/Failed to connect|Couldn't connect|Connection refused|timed out/i, () => 'The server cannot be reached.'],
   [
