@@ -216,10 +216,10 @@ export const limits = {
   gatewayRequests: { burst: 2_048, perSecond: 1_000 },
   /** New connections to its control channel: one is served, and a launcher without a service dials a few times a second. */
   controlArrivals: { burst: 64, perSecond: 20 },
-  /** Names and values in the JSON of one line that a harness writes. */
+  /** Names and values in the JSON of one line that a harness writes; eight numbers or words count as one. */
   lineValues: 50_000,
   /** What is read of a control channel, in characters; a line counts as 512 at least, and as more for the names and values in it. */
-  controlReading: { burst: 8 * 1024 * 1024, perSecond: 8 * 1024 * 1024 },
+  controlReading: { burst: 32 * 1024 * 1024, perSecond: 32 * 1024 * 1024 },
   /** Requests, and bytes of more, that come on a connection of a sandbox behind one that is not answered: beyond it is closed at once. */
   pipelinedRequests: 16,
   pipelinedBytes: 64 * 1024,

@@ -105,6 +105,12 @@ export function mayGoOn(message: IncomingMessage, response: ServerResponse | nul
   return false;
 }
 
+/** For the event `checkExpectation`: else Node answers by itself, and no request of the kind would be counted (RFC 9110, section 10.1.1). */
+export function refuseExpectation(message: IncomingMessage, response: ServerResponse): void {
+  if (!mayGoOn(message, response)) return;
+  response.writeHead(417, { connection: 'close', 'content-length': 0 }).end();
+}
+
 /** It is read on, since only so it is heard that the client has gone. */
 function endAfter(socket: Socket, answer: ServerResponse): void {
   if (answer.writableFinished) return void socket.destroySoon();

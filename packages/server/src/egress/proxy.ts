@@ -7,7 +7,7 @@ import type { Network } from '../domain/address-ranges.ts';
 import { EgressRefused } from '../domain/egress-policy.ts';
 import { Gate } from '../domain/gate.ts';
 import { limits as defaults } from '../domain/limits.ts';
-import { mayGoOn, readInTurn, takeOver } from '../domain/one-request.ts';
+import { mayGoOn, readInTurn, refuseExpectation, takeOver } from '../domain/one-request.ts';
 import type { Egress, EgressOwner, EgressRecorder, ReadEgressPolicy } from '../domain/ports/egress.ts';
 import { refuseSocket } from './answers.ts';
 import { EgressConnection } from './connection.ts';
@@ -78,6 +78,7 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
     response.shouldKeepAlive = false;
     if (mayGoOn(message, response)) void forwardPlain(begin(message), message, response);
   });
+  http.on('checkExpectation', refuseExpectation);
   http.on('upgrade', (message, socket, rest) => {
     if (mayGoOn(message, null))
       void forwardUpgrade(begin(message), message, socket as Socket, takeOver(message.socket, rest));

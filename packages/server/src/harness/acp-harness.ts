@@ -223,7 +223,10 @@ export class AcpHarness implements HarnessConnection {
       this.#forget(session);
       excess.reject(new HarnessError('harness_error', `${why} The turn was ended.`));
     };
-    const cancelled = cancelDeadline(signal, cancel);
+    const cancelled = cancelDeadline(signal, () => {
+      cancel();
+      this.#channel.hurry();
+    });
     let isGone = false;
     try {
       const result = await Promise.race([answer, cancelled.tooLate, excess.promise]);

@@ -52,6 +52,8 @@ export interface Channel {
   note: (key: string, value: unknown) => void;
   /** A turn begins: what was said beside the others is forgotten. */
   forgive: () => void;
+  /** A turn is to stop: the harness' answer stands behind all that it told, and is waited for. Until the next turn begins. */
+  hurry: () => void;
   /** Ends all open requests with the error. */
   fail: (error: Error) => void;
   /** No more input for the harness. */
@@ -122,7 +124,11 @@ export function openChannel(
     firstHeld: () => held.values().next().value ?? Infinity,
     ack: (position) => endpoint.ack(position),
     note: (key, value) => endpoint.note(key, value),
-    forgive: () => (noiseChars = 0),
+    forgive() {
+      noiseChars = 0;
+      endpoint.isHurried = false;
+    },
+    hurry: () => (endpoint.isHurried = true),
     fail: (error) => {
       endpoint.close();
       peer.fail(error);

@@ -3,7 +3,7 @@ import { chmod, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { Gate } from '../domain/gate.ts';
 import { limits } from '../domain/limits.ts';
-import { mayGoOn, readInTurn } from '../domain/one-request.ts';
+import { mayGoOn, readInTurn, refuseExpectation } from '../domain/one-request.ts';
 import type { ModelCaller, ModelGateway } from '../domain/ports/model-gateway.ts';
 
 export interface GatewaySocket {
@@ -31,9 +31,13 @@ export async function openGatewaySocket(
   maxConnections: number,
 ): Promise<GatewaySocket> {
   await rm(path, { force: true });
-  const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: 0 }, (request, response) => {
-    if (mayGoOn(request, response)) gateway.handle(caller, request, response);
-  });
+  const server = createServer(
+    { keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: 0, requireHostHeader: false },
+    (request, response) => {
+      if (mayGoOn(request, response)) gateway.handle(caller, request, response);
+    },
+  );
+  server.on('checkExpectation', refuseExpectation);
   // One beyond it is closed at once: descriptors are short, and everybody's.
   server.maxConnections = connectionsOfOne(maxConnections);
   // Nobody can connect to a socket that nobody may write to: whoever asks too often waits outside, at no cost to us.

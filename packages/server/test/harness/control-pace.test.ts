@@ -86,13 +86,23 @@ test('a line of as many names and values as it may have is taken, one of more en
   const { got, broken, launcher } = await open(t);
   const socket = await launcher();
   // The list itself is a value too.
-  const most = JSON.stringify(Array(limits.lineValues - 1).fill(1));
+  const most = JSON.stringify(Array(limits.lineValues - 1).fill(''));
   socket.write(lines(`${most}\n`));
   await until('it was taken', () => got.length === 1);
-  socket.write(lines(`${most.replace('[', '[1,')}\n`));
+  socket.write(lines(`${most.replace('[', '["",')}\n`));
   await closed(socket);
   assert.deepEqual(broken, ['The harness wrote a line with more than 50000 names and values.']);
   assert.equal(got.length, 1);
+});
+
+test('of numbers and words a line may have eight times as many', async (t) => {
+  const { got, broken, launcher } = await open(t);
+  const socket = await launcher();
+  socket.write(lines(`[${'1,null,'.repeat(4 * limits.lineValues - 8)}1]\n`));
+  await until('it was taken', () => got.length === 1);
+  socket.write(lines(`[${'1,null,'.repeat(4 * limits.lineValues)}1]\n`));
+  await closed(socket);
+  assert.deepEqual(broken, ['The harness wrote a line with more than 50000 names and values.']);
 });
 
 test('a text of megabytes is one value, whatever is in it', async (t) => {
@@ -123,7 +133,7 @@ test('a greeting of more names and values than all notes together may hold is cl
 const paced: [string, (at: number) => Buffer, number][] = [
   ['lines by their characters', () => lines(`"${'x'.repeat(10_000)}"\n`), 10_000],
   ['short lines by the work that any line makes', () => lines('{}\n'), 512],
-  ['lines by the names and values in them', () => lines(`[${'1,'.repeat(300)}1]\n`), 17_000],
+  ['lines by the names and values in them', () => lines(`[${'[],'.repeat(300)}1]\n`), 17_000],
   ['pieces of lines by the work that any frame makes', () => linesFrame(0, Buffer.from('x')), 64],
   ['lines of the log', () => textFrame(kinds.log, 0, 'x'), 512],
   ['frames that say nothing', () => positionFrame(0), 64],
@@ -272,6 +282,20 @@ test('one that is held back can be let go of', async (t) => {
   assert.deepEqual(broken, []);
 });
 
+test('one that is held back is read at once when somebody waits for it, and held back again when that is over', async (t) => {
+  const { endpoint, got, launcher } = await open(t, still(10_000));
+  const socket = await launcher();
+  const line = `"${'x'.repeat(20_000)}"\n`;
+  socket.write(lines(line));
+  await until('it is held back', () => endpoint.isHeldBack);
+  socket.write(lines(line.repeat(200)));
+  endpoint.isHurried = true;
+  await until('all was read', () => got.length === 201);
+  endpoint.isHurried = false;
+  socket.write(lines(line));
+  await until('it is held back again', () => endpoint.isHeldBack);
+});
+
 test('one that is held back is read on when its time has come, and nothing is lost', async (t) => {
   const { got, launcher } = await open(t, { burst: 512, perSecond: 1024 * 1024 });
   const socket = await launcher();
@@ -320,7 +344,7 @@ test('a turn that tells faster than the pace is told whole', async (t) => {
 
 test('a harness that is held back is cancelled like any other', async (t) => {
   const { connection } = await startForeign(t, counting, {
-    pace: { burst: 100_000, perSecond: 32 * 1024 * 1024 },
+    pace: still(300_000),
   });
   const abort = new AbortController();
   let updates = 0;

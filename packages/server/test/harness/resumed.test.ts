@@ -36,6 +36,7 @@ function talk() {
     firstHeld: () => Infinity,
     ack: () => undefined,
     note: (key, value) => void notes.set(key, structuredClone(value)),
+    hurry: () => undefined,
     forgive: () => undefined,
     fail: (error) => peer.fail(error),
     end: () => undefined,

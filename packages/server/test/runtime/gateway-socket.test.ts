@@ -154,3 +154,18 @@ test('requests of one connection that wait for each answer are all served, and c
   }
   assert.equal((await stat(path)).mode & 0o777, 0o666);
 });
+
+test('requests with an expectation count like any other: the first is refused, and the connection closed after its answer', async (t) => {
+  const told: string[] = [];
+  const { clients } = await flooded(t, 1, 10, (_caller, request, response) => {
+    told.push(request.url ?? '');
+    response.end();
+  });
+  const client = clients[0]!;
+  let text = '';
+  client.on('data', (data) => (text += String(data)));
+  client.write('GET /x HTTP/1.1\r\nHost: x\r\nExpect: y\r\n\r\n'.repeat(1_000));
+  await until('it is closed', () => client.destroyed);
+  assert.deepEqual(told, []);
+  assert.ok(text.split('HTTP/1.1 417 ').length <= 2, text.slice(0, 500));
+});

@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Context } from 'hono';
 import { DomainError } from '../../domain/errors.ts';
 import { shapeOf, tooManyValues } from '../../domain/json-shape.ts';
+import { KeptBytes } from '../../domain/kept-bytes.ts';
 import { limits } from '../../domain/limits.ts';
 import { bySize, type Sliced } from '../../domain/slices.ts';
 import type { Env } from './request.ts';
@@ -107,7 +108,9 @@ function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buff
   // Whoever has gone before we came to read is told of by no further event.
   if (incoming.destroyed) return Promise.reject(cutOff());
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
+    // Pieces may be of one byte each, and a buffer for each would take hundreds of times its memory.
+    const kept = new KeptBytes();
+    let first: Buffer | null = null;
     let bytes = 0;
     const settle = (finish: () => void) => {
       clearTimeout(timer);
@@ -116,10 +119,14 @@ function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buff
     };
     const onData = (chunk: Buffer) => {
       bytes += chunk.length;
-      if (bytes > maxBytes) settle(() => reject(tooLarge(maxBytes)));
-      else chunks.push(chunk);
+      if (bytes > maxBytes) return settle(() => reject(tooLarge(maxBytes)));
+      // Most bodies are one piece, and are used as they are.
+      if (bytes === chunk.length) return void (first = chunk);
+      if (first) kept.add(first);
+      first = null;
+      kept.add(chunk);
     };
-    const onEnd = () => settle(() => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)));
+    const onEnd = () => settle(() => resolve(first ?? kept.whole()));
     const onClose = () => settle(() => reject(cutOff()));
     const timer = setTimeout(
       () => settle(() => reject(new DomainError('invalid_request', 'The body did not arrive in time.'))),

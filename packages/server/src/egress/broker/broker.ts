@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { limits } from '../../domain/limits.ts';
-import { mayGoOn, readInTurn, takeOver } from '../../domain/one-request.ts';
+import { mayGoOn, readInTurn, refuseExpectation, takeOver } from '../../domain/one-request.ts';
 import type { Interceptor } from '../interceptor.ts';
 import { exchange, exchangeUpgrade } from './exchange.ts';
 import { TunnelLink } from './link.ts';
@@ -43,6 +43,7 @@ export function createBroker(options: BrokerOptions): Broker {
   http.on('request', (message, response) => {
     if (mayGoOn(message, response)) void exchange(linkOf(message), message, response);
   });
+  http.on('checkExpectation', refuseExpectation);
   http.on('upgrade', (message, socket, rest) => {
     if (mayGoOn(message, null))
       void exchangeUpgrade(linkOf(message), message, socket as Socket, takeOver(message.socket, rest));

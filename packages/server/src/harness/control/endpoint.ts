@@ -195,6 +195,14 @@ export class Endpoint {
     this.#send(positionFrame(position));
   }
 
+  /** Whether what it sends is read without a pace: somebody waits until what it told before is read. */
+  set isHurried(isHurried: boolean) {
+    const socket = this.#socket;
+    if (!socket) return;
+    if (isHurried) this.#pace.free(socket);
+    else this.#pace.bind(socket);
+  }
+
   /** The harness is to end by itself. */
   end(): void {
     this.#send(newFrame(frameKinds.end, 0, 0));
@@ -204,6 +212,7 @@ export class Endpoint {
   async drained(): Promise<void> {
     const socket = this.#socket;
     if (!socket) return;
+    // Its sender is gone, and a socket that is not read does not tell its end.
     this.#pace.free(socket);
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {

@@ -46,27 +46,28 @@ export class ReadingPace {
 
   /** After each piece that was read: no more of it comes before the pace allows it. */
   hold(socket: Socket): void {
-    const overMs = this.#bucket.overMs();
+    const overMs = this.#free.has(socket) ? 0 : this.#bucket.overMs();
     if (overMs <= 0 && this.#inTurn < turnChars) return;
-    if (socket.destroyed || this.#free.has(socket)) return;
+    if (socket.destroyed) return;
     socket.pause();
     this.#held.add(socket);
     this.#wait(overMs);
   }
 
-  /** The rest of what it sent is read at once: its sender is gone, and a socket that is not read does not tell its end. */
+  /** What it sends is read without a pace, but for a turn of all others now and then. */
   free(socket: Socket): void {
     this.#free.add(socket);
     if (this.#held.delete(socket)) socket.resume();
   }
 
+  /** It is held to its pace again. */
+  bind(socket: Socket): void {
+    this.#free.delete(socket);
+  }
+
   forget(socket: Socket): void {
     this.#held.delete(socket);
-    if (this.#held.size > 0) return;
-    if (this.#timer) clearTimeout(this.#timer);
-    if (this.#immediate) clearImmediate(this.#immediate);
-    this.#timer = null;
-    this.#immediate = null;
+    if (this.#held.size === 0) this.#rest();
   }
 
   #spend(chars: number): void {
@@ -75,18 +76,27 @@ export class ReadingPace {
   }
 
   #wait(overMs: number): void {
-    if (this.#timer || this.#immediate) return;
-    if (overMs > 0) this.#timer = setTimeout(() => this.#goOn(), overMs).unref();
-    else this.#immediate = setImmediate(() => this.#goOn());
+    // One that is free goes on at once, whatever the others wait for.
+    if (overMs <= 0) this.#immediate ??= setImmediate(() => this.#goOn());
+    else this.#timer ??= setTimeout(() => this.#goOn(), overMs).unref();
+  }
+
+  #rest(): void {
+    if (this.#timer) clearTimeout(this.#timer);
+    if (this.#immediate) clearImmediate(this.#immediate);
+    this.#timer = null;
+    this.#immediate = null;
   }
 
   #goOn(): void {
-    this.#timer = null;
-    this.#immediate = null;
+    this.#rest();
     this.#inTurn = 0;
     const overMs = this.#bucket.overMs();
-    if (overMs > 0) return this.#wait(overMs);
-    for (const socket of this.#held) socket.resume();
-    this.#held.clear();
+    for (const socket of this.#held) {
+      if (overMs > 0 && !this.#free.has(socket)) continue;
+      this.#held.delete(socket);
+      socket.resume();
+    }
+    if (this.#held.size > 0) this.#wait(overMs);
   }
 }
