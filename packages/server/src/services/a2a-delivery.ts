@@ -127,7 +127,8 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
     try {
       const target = await targets.resolve(url);
       const { status } = await deps.post(target, {
-        ...{ headers, body },
+        headers,
+        body,
         timeoutMs: limits.pushTimeoutMs,
         signal: closing.signal,
       });

@@ -219,18 +219,16 @@ async function watched(t: TestContext) {
   let mostHeld = 0;
   const server = createServer((request, response) => {
     answers.push(response);
-    const write = response.write.bind(response) as (...args: unknown[]) => boolean;
-    response.write = ((...args: unknown[]) => {
-      const result = write(...args);
-      mostHeld = Math.max(mostHeld, response.writableLength);
-      return result;
-    }) as ServerResponse['write'];
-    const end = response.end.bind(response) as (...args: unknown[]) => ServerResponse;
-    response.end = ((...args: unknown[]) => {
-      const result = end(...args);
-      mostHeld = Math.max(mostHeld, response.writableLength);
-      return result;
-    }) as ServerResponse['end'];
+    for (const name of ['write', 'end'] as const) {
+      const send = response[name].bind(response) as (...args: unknown[]) => unknown;
+      Object.assign(response, {
+        [name]: (...args: unknown[]) => {
+          const result = send(...args);
+          mostHeld = Math.max(mostHeld, response.writableLength);
+          return result;
+        },
+      });
+    }
     demo.gateway.handle(demo.caller, request, response);
   });
   const path = join(demo.socketPath, '..', 'watched.sock');

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Context } from 'hono';
 import { DomainError } from '../../domain/errors.ts';
 import { shapeOf, tooManyValues } from '../../domain/json-shape.ts';
-import { KeptBytes } from '../../domain/kept-bytes.ts';
+import { GrowingBytes } from '../../domain/growing-bytes.ts';
 import { limits } from '../../domain/limits.ts';
 import { bySize, type Sliced } from '../../domain/slices.ts';
 import type { Env } from './request.ts';
@@ -108,25 +108,17 @@ function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buff
   // Whoever has gone before we came to read is told of by no further event.
   if (incoming.destroyed) return Promise.reject(cutOff());
   return new Promise((resolve, reject) => {
-    // Pieces may be of one byte each, and a buffer for each would take hundreds of times its memory.
-    const kept = new KeptBytes();
-    let first: Buffer | null = null;
-    let bytes = 0;
+    const held = new GrowingBytes(maxBytes);
     const settle = (finish: () => void) => {
       clearTimeout(timer);
       incoming.off('data', onData).off('end', onEnd).off('close', onClose).off('error', onClose);
       finish();
     };
     const onData = (chunk: Buffer) => {
-      bytes += chunk.length;
-      if (bytes > maxBytes) return settle(() => reject(tooLarge(maxBytes)));
-      // Most bodies are one piece, and are used as they are.
-      if (bytes === chunk.length) return void (first = chunk);
-      if (first) kept.add(first);
-      first = null;
-      kept.add(chunk);
+      if (held.length + chunk.length > maxBytes) settle(() => reject(tooLarge(maxBytes)));
+      else held.add(chunk);
     };
-    const onEnd = () => settle(() => resolve(first ?? kept.whole()));
+    const onEnd = () => settle(() => resolve(held.whole()));
     const onClose = () => settle(() => reject(cutOff()));
     const timer = setTimeout(
       () => settle(() => reject(new DomainError('invalid_request', 'The body did not arrive in time.'))),

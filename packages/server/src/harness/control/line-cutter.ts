@@ -1,11 +1,12 @@
+import { GrowingBytes } from '../../domain/growing-bytes.ts';
+
 /** Cuts a byte stream into lines, blank ones too, and tells the position of the byte after each. Bytes may be split anywhere. */
 export class LineCutter {
   readonly #maxBytes: number;
   readonly #onLine: (line: string, end: number) => void;
   readonly #onTooLong: () => void;
-  /** The beginning of a line whose end is not there, in one piece with room for more: it may come byte by byte. */
-  #rest = Buffer.alloc(0);
-  #restBytes = 0;
+  /** The beginning of a line whose end is not there. */
+  readonly #rest: GrowingBytes;
   #position = 0;
   #isStopped = false;
 
@@ -15,6 +16,7 @@ export class LineCutter {
     onTooLong: () => void;
   }) {
     this.#maxBytes = options.maxBytes;
+    this.#rest = new GrowingBytes(options.maxBytes);
     this.#onLine = options.onLine;
     this.#onTooLong = options.onTooLong;
   }
@@ -29,46 +31,29 @@ export class LineCutter {
     for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, from)) {
       if (this.#isStopped) return;
       const part = chunk.subarray(from, at);
-      if (this.#restBytes + part.length > this.#maxBytes) return this.#refuse();
-      const line = this.#restBytes === 0 ? part : this.#joined(part);
-      this.#forget();
+      if (this.#rest.length + part.length > this.#maxBytes) return this.#refuse();
+      this.#rest.add(part);
+      const line = this.#rest.whole();
+      this.#rest.clear();
       this.#position += line.length + 1;
       from = at + 1;
       this.#onLine(line.toString('utf8'), this.#position);
     }
     if (this.#isStopped || from === chunk.length) return;
-    if (this.#restBytes + chunk.length - from > this.#maxBytes) this.#refuse();
-    else this.#joined(chunk.subarray(from));
+    if (this.#rest.length + chunk.length - from > this.#maxBytes) this.#refuse();
+    else this.#rest.add(chunk.subarray(from));
   }
 
   /** What follows begins there, with a whole line. */
   restart(position: number): void {
-    this.#forget();
+    this.#rest.clear();
     this.#position = position;
   }
 
   /** Nothing is read any more. */
   stop(): void {
     this.#isStopped = true;
-    this.#forget();
-  }
-
-  /** The rest, now with the part. */
-  #joined(part: Buffer): Buffer {
-    const bytes = this.#restBytes + part.length;
-    if (bytes > this.#rest.length) {
-      const roomy = Buffer.allocUnsafe(Math.max(bytes, Math.min(2 * this.#rest.length, this.#maxBytes)));
-      this.#rest.copy(roomy, 0, 0, this.#restBytes);
-      this.#rest = roomy;
-    }
-    part.copy(this.#rest, this.#restBytes);
-    this.#restBytes = bytes;
-    return this.#rest.subarray(0, bytes);
-  }
-
-  #forget(): void {
-    this.#rest = Buffer.alloc(0);
-    this.#restBytes = 0;
+    this.#rest.clear();
   }
 
   #refuse(): void {
