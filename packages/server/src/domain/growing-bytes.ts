@@ -11,7 +11,7 @@ export class GrowingBytes {
   #length = 0;
 
   /** More than `maxBytes` are never added. */
-  constructor(maxBytes: number) {
+  constructor(maxBytes = Infinity) {
     this.#maxBytes = maxBytes;
   }
 

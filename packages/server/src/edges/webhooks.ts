@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DomainError, notFound } from '../domain/errors.ts';
+import { GrowingBytes } from '../domain/growing-bytes.ts';
 import { asBusy, type Inbox } from '../services/inbox.ts';
 import { shared } from '../services/shared-slack.ts';
 
@@ -96,15 +97,13 @@ async function readBytes(
   check(Number(request.headers['content-length'] ?? 0));
   const timer = setTimeout(() => request.destroy(), bodyMs);
   try {
-    const chunks: Buffer[] = [];
-    let size = 0;
+    const held = new GrowingBytes(most.bytes);
     for await (const chunk of chunksOf(request)) {
-      size += chunk.length;
       onBytes(chunk.length);
-      check(size);
-      chunks.push(chunk);
+      check(held.length + chunk.length);
+      held.add(chunk);
     }
-    return Buffer.concat(chunks);
+    return held.whole();
   } finally {
     clearTimeout(timer);
   }

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { GrowingBytes } from '../domain/growing-bytes.ts';
 import { limits } from '../domain/limits.ts';
 import { readFirstBytes, type FirstBytes } from './client-hello.ts';
 
@@ -37,20 +38,19 @@ interface Wait {
 
 /** Looks at the whole again only where what has come can decide something: the work grows with the bytes, not their square. */
 export class StartReader {
-  #room: Buffer = Buffer.alloc(0);
-  #length = 0;
+  readonly #held = new GrowingBytes();
   #pieces = 0;
   #wait: Wait = { kind: 'more', length: 0, goesOn: null };
 
   get bytes(): Buffer {
-    return this.#room.subarray(0, this.#length);
+    return this.#held.whole();
   }
 
   push(chunk: Buffer): Start {
-    this.#add(chunk);
+    this.#held.add(chunk);
     this.#pieces += 1;
     const { length, goesOn } = this.#wait;
-    if (this.#length >= length || (goesOn && !goesOn.test(chunk.toString('latin1')))) {
+    if (this.#held.length >= length || (goesOn && !goesOn.test(chunk.toString('latin1')))) {
       const start = look(this.bytes);
       if (!('goesOn' in start)) return start;
       this.#wait = start;
@@ -58,14 +58,6 @@ export class StartReader {
     if (this.#pieces < maxPieces) return this.#wait;
     // As with a first line that is too long: its parser reads on, and refuses what is none.
     return { kind: this.#wait.goesOn ? 'http' : 'pieces' };
-  }
-
-  #add(chunk: Buffer): void {
-    const size = this.#length + chunk.length;
-    if (this.#length === 0) this.#room = chunk;
-    else if (size > this.#room.length) this.#room = Buffer.concat([this.bytes], 2 * size);
-    if (this.#length > 0) chunk.copy(this.#room, this.#length);
-    this.#length = size;
   }
 }
 

@@ -1,4 +1,6 @@
 import type { IncomingMessage } from 'node:http';
+import { addTo } from '../domain/counts.ts';
+import { GrowingBytes } from '../domain/growing-bytes.ts';
 import { GateFull } from '../domain/key-gate.ts';
 import type { GitTarget } from '../domain/ports/repos.ts';
 import { within } from '../domain/time-limit.ts';
@@ -34,17 +36,17 @@ export class ReadBodies {
     };
     const read = async (): Promise<Buffer> => {
       const check = packetCheck();
-      const pieces: Buffer[] = [];
+      const body = new GrowingBytes(this.#limits.readBodyBytes);
       for await (const piece of chunksOf(openBody(request), this.#limits.idleTimeoutMs)) {
         if (isOver) break;
         held += piece.length;
         this.#count(target, piece.length);
         this.#requireRoom(target, held);
         check.take(piece);
-        pieces.push(piece);
+        body.add(piece);
       }
       check.end();
-      return Buffer.concat(pieces);
+      return body.whole();
     };
     try {
       const bytes = await within(limitMs, read(), () => {
@@ -68,10 +70,6 @@ export class ReadBodies {
 
   #count({ agentId, orgId }: GitTarget, change: number): void {
     this.#held += change;
-    for (const id of new Set([agentId, orgId])) {
-      const held = (this.#heldOf.get(id) ?? 0) + change;
-      if (held === 0) this.#heldOf.delete(id);
-      else this.#heldOf.set(id, held);
-    }
+    for (const id of new Set([agentId, orgId])) addTo(this.#heldOf, id, change);
   }
 }
