@@ -34,9 +34,13 @@ for ([$owner + 0, 0x10000000], [fileno($net), 0x40000000]) {
 }
 exec @command or die "exec: $!";`;
 
-/** To set it up fails when the loopback device has its address by then. */
-const hasOwnLoopback = (initPid: number): boolean =>
-  readFileSync(`/proc/${initPid}/net/fib_trie`, 'utf8').includes('127.0.0.1');
+/**
+ * To set it up fails when the loopback device gets its address later. Without root bwrap maps its users after that, its groups last, and
+ * whoever enters before then keeps no right: the first program that it executes finds itself to be nobody.
+ */
+export const canBeEntered = (initPid: number, isRoot: boolean): boolean =>
+  readFileSync(`/proc/${initPid}/net/fib_trie`, 'utf8').includes('127.0.0.1') &&
+  (isRoot || readFileSync(`/proc/${initPid}/gid_map`, 'utf8') !== '');
 
 /**
  * Makes every IPv4 address local in the network namespace of a sandbox that was made but does not run yet, and lets any
@@ -49,7 +53,7 @@ export async function openEveryAddress(initPid: number, isRoot: boolean): Promis
   const missing = transparentPrograms(isRoot);
   if (ip === undefined || missing.length > 0)
     throw new Error(`Transparent egress is not possible: ${missing.join(' ')}`);
-  await setUp(() => hasOwnLoopback(initPid));
+  await setUp(() => canBeEntered(initPid, isRoot));
   // A process that has ended may have left its number to another one, and the network of the host must stay as it is.
   const script = [
     'set -e',

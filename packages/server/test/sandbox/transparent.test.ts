@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
 import { test, type TestContext } from 'node:test';
+import { canBeEntered, openEveryAddress, transparentPrograms } from '../../src/sandbox/transparent.ts';
 import { fixture, type Fixture } from './fixture.ts';
 
 /** Skips the test where it is not. */
@@ -35,6 +38,45 @@ test('transparent egress is set up with each of many starts, however early it is
       assert.equal((await fx.run('echo up', { transparentEgress: true })).stdout, 'up\n');
   } finally {
     await fx.close();
+  }
+});
+
+/** As bwrap without root does it, a word of its input for each step: a network in a user namespace, the loopback device, the users. */
+const inSteps = `
+$| = 1;
+my ($user, $group) = ($<, $( + 0);
+syscall(${{ x64: 272, arm64: 97 }[process.arch as string]}, 0x50000000) == 0 or die "unshare: $!";
+print "apart\n"; <STDIN>;
+socket(my $s, 2, 2, 0) or die $!;
+my $up = pack("a16 s x22", "lo", 1);
+ioctl($s, 0x8914, $up) or die "up: $!";
+print "loopback\n"; <STDIN>;
+for (["uid_map", "0 $user 1"], ["setgroups", "deny"], ["gid_map", "0 $group 1"]) {
+  open(my $f, ">", "/proc/self/$$_[0]") or die $!;
+  syswrite($f, $$_[1]) or die "$$_[0]: $!";
+}
+print "mapped\n"; <STDIN>;`;
+
+test('a sandbox without root is entered only once its users are mapped, which comes after its loopback device', async (t) => {
+  const missing = transparentPrograms(false);
+  if (missing.length > 0) return t.skip(missing.join(' '));
+  const child = spawn('/usr/bin/perl', ['-MSocket', '-e', inSteps], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const step = async (): Promise<unknown> => (await lines.next()).value;
+  try {
+    const pid = child.pid!;
+    assert.equal(await step(), 'apart');
+    assert.equal(canBeEntered(pid, false), false);
+    child.stdin.write('\n');
+    assert.equal(await step(), 'loopback');
+    assert.equal(canBeEntered(pid, true), true);
+    assert.equal(canBeEntered(pid, false), false);
+    child.stdin.write('\n');
+    assert.equal(await step(), 'mapped');
+    assert.equal(canBeEntered(pid, false), true);
+    await openEveryAddress(pid, false);
+  } finally {
+    child.kill('SIGKILL');
   }
 });
 
