@@ -1,4 +1,5 @@
 import { DomainError } from './errors.ts';
+import { atOnce, type Sliced } from './slices.ts';
 import type {
   ChannelKind,
   ChannelSetup,
@@ -19,13 +20,13 @@ export type Received =
  * A request from bytes to events: the size first, then the signature, and only then a parser. Throws DomainError for
  * what is too large, of the wrong method or type, or not what this kind of system sends.
  */
-export function receive(
+export function* receiving(
   kind: ChannelKind,
   request: InboundRequest,
   setup: ChannelSetup,
   nowMs: number,
   documents: Documents,
-): Received {
+): Sliced<Received> {
   if (!kind.methods.includes(request.method)) {
     throw new DomainError('method_not_allowed', `This address takes ${kind.methods.join(' and ')}.`);
   }
@@ -44,6 +45,10 @@ export function receive(
     case 'needs_document':
       return { result: 'needs_document', url: verdict.url };
     case 'genuine':
+      yield;
       return { result: 'accepted', parsed: kind.parse(request, setup) };
   }
 }
+
+/** The same without giving way. */
+export const receive = (...given: Parameters<typeof receiving>): Received => atOnce(receiving(...given));

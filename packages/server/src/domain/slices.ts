@@ -1,3 +1,6 @@
+import { DomainError } from './errors.ts';
+import { Turns } from './turns.ts';
+
 /** Work in steps that gives way by `yield`; a step is not cut. */
 export type Sliced<T> = Generator<void, T>;
 
@@ -29,21 +32,36 @@ const realClock: Clock = {
   rest: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
 };
 
-/** Makes the next step of a work; whether it was the last one. */
-type Piece = () => boolean;
+interface Piece {
+  /** Makes the next step of a work; whether it was the last one. */
+  goOn(): boolean;
+  /** How long it will still take, as far as one knows. */
+  leftMs: number;
+}
+
+/** How a work waits among others. */
+export interface Waits {
+  /** Who has turns with others of its group; default: the group is one. */
+  member?: unknown;
+  /** Whoever is gone waits no more: its work is let go, whatever of it was done. */
+  gone?: AbortSignal | undefined;
+  /** How long it will take, as far as one knows: of those who are owed the same the shorter one comes first. */
+  ms?: number;
+}
+
+/** Nobody hears it but logs. */
+const hasGone = (): DomainError =>
+  new DomainError('invalid_request', 'The client went away before its request was looked at.');
 
 /**
  * Work on what somebody else chose, who can choose it to take long. All of it is taken in short slices with rests between them,
- * one slice at a time, so that the event loop is not held by one large piece nor by many small ones. Groups take slices in turn, so that
- * nobody waits for all of another's.
+ * one slice at a time, so that the event loop is not held by one large piece nor by many small ones. Groups have equal shares of it, and
+ * so have the members of a group, so that nobody waits for all of another's.
  */
 export class Lane {
   private readonly length: SliceLength;
   readonly clock: Clock;
-  /** What waits, by group; the group that comes next is the first. */
-  private readonly waiting = new Map<unknown, Piece[]>();
-  /** Whose slice it was last. */
-  private latest: unknown;
+  private readonly waiting = new Turns<Piece>();
   private isRunning = false;
   /** What slices took since the last rest, less a part of the time between them, and when the last one ended. */
   private spentMs = 0;
@@ -54,10 +72,11 @@ export class Lane {
     this.clock = clock;
   }
 
-  /** Does the work; when nothing waits, and no rest is due, at once. Throws what the work throws. */
-  run<T>(group: unknown, work: Sliced<T>): Promise<T> {
+  /** Does the work; when nothing waits, and no rest is due, at once. Throws what the work throws, and `invalid_request` when it was let go. */
+  run<T>(group: unknown, work: Sliced<T>, { member = group, gone, ms = 0 }: Waits = {}): Promise<T> {
+    if (gone?.aborted) return Promise.reject(hasGone());
     return new Promise((resolve, reject) => {
-      const piece = (): boolean => {
+      const goOn = (): boolean => {
         try {
           const made = work.next();
           if (!made.done) return false;
@@ -65,11 +84,16 @@ export class Lane {
         } catch (error) {
           reject(error);
         }
+        gone?.removeEventListener('abort', letGo);
         return true;
       };
-      const before = this.waiting.get(group);
-      if (before) before.push(piece);
-      else this.waiting.set(group, [piece]);
+      const turn = { group, member, piece: { goOn, leftMs: ms } };
+      const letGo = (): void => {
+        this.waiting.remove(turn);
+        reject(hasGone());
+      };
+      gone?.addEventListener('abort', letGo, { once: true });
+      this.waiting.add(turn);
       if (!this.isRunning) void this.goOn();
     });
   }
@@ -80,6 +104,7 @@ export class Lane {
       const restMs = this.slice();
       if (restMs > 0) await this.clock.rest(restMs);
     }
+    this.waiting.forget();
     this.isRunning = false;
   }
 
@@ -88,44 +113,45 @@ export class Lane {
     const begunMs = this.clock.nowMs();
     // Short pieces, one right after the other, hold the event loop as a long one does.
     const before = Math.max(0, this.spentMs - (begunMs - this.endedMs) / this.length.rests);
-    // It goes behind those that came while it had its slice, and while that was rested from.
-    this.putLast(this.latest);
-    const isOver = (): boolean => before + this.clock.nowMs() - begunMs >= this.length.ms;
-    // A group that is put behind the others comes again.
-    for (const [group, pieces] of this.waiting) {
+    let nowMs = begunMs;
+    let isCut = false;
+    for (let turn = this.waiting.next(); turn !== null && !isCut; turn = isCut ? null : this.waiting.next()) {
+      const fromMs = nowMs;
       let isDone = false;
-      let isCut = false;
       while (!isDone && !isCut) {
-        isDone = pieces[0]!();
-        isCut = isOver();
+        isDone = turn.piece.goOn();
+        nowMs = this.clock.nowMs();
+        isCut = before + nowMs - begunMs >= this.length.ms;
       }
-      if (isDone) pieces.shift();
-      this.latest = group;
-      if (isCut) break;
-      this.putLast(group);
+      if (isDone) this.waiting.remove(turn);
+      this.waiting.had(turn, nowMs - fromMs);
     }
-    this.endedMs = this.clock.nowMs();
-    this.spentMs = before + this.endedMs - begunMs;
+    this.endedMs = nowMs;
+    this.spentMs = before + nowMs - begunMs;
     if (this.spentMs < this.length.ms) return 0;
     const restMs = this.spentMs * this.length.rests;
     this.spentMs = 0;
     return restMs;
   }
-
-  private putLast(group: unknown): void {
-    const pieces = this.waiting.get(group);
-    this.waiting.delete(group);
-    if (pieces !== undefined && pieces.length > 0) this.waiting.set(group, pieces);
-  }
 }
 
 const bodies = new Lane(ofBodies);
 
-/** Does work on a body that somebody sent: `sender` has turns with all others, whatever they send. */
-export const inSlices = <T>(sender: string, work: Sliced<T>): Promise<T> => bodies.run(sender, work);
+/** Who sent a body: organisations have turns, and in each its senders. */
+export interface BodySender {
+  orgId: string;
+  /** Of a key, a sandbox or a channel. */
+  id: string;
+  /** Aborted when it has gone away, and waits for nothing any more. */
+  gone?: AbortSignal | undefined;
+}
 
-/** The same of what cannot be cut. */
-export const inOneSlice = <T>(sender: string, work: () => T): Promise<T> => inSlices(sender, oneStep(work));
+/** Does work on a body that somebody sent: `sender` has turns with all others, whatever they send. Throws `invalid_request` when it has gone. */
+export const inSlices = <T>({ orgId, id, gone }: BodySender, work: Sliced<T>, bytes = 0): Promise<T> =>
+  bodies.run(orgId, work, { member: id, gone, ms: bytes / bytesPerMs });
+
+/** What is counted, parsed and looked at in a millisecond, of bodies without much in them. */
+const bytesPerMs = 256 * 1024;
 
 /** Work that cannot be cut; a slice that has lasted long enough ends before it. */
 export function* oneStep<T>(work: () => T): Sliced<T> {
@@ -137,11 +163,11 @@ export function* oneStep<T>(work: () => T): Sliced<T> {
 export const smallBytes = 16 * 1024;
 
 /** The same, and what is made of it is in a turn of the event loop of its own, so that it does not lengthen the last slice. */
-export const apart = async <T>(sender: string, work: Sliced<T>): Promise<T> => {
-  const made = await inSlices(sender, work);
+export const apart = async <T>(sender: BodySender, work: Sliced<T>, bytes = 0): Promise<T> => {
+  const made = await inSlices(sender, work, bytes);
   return new Promise((resolve) => setImmediate(resolve, made));
 };
 
 /** The same of a body of this size: what is small is done at once, and gives nobody cause to wait. */
-export const bySize = <T>(sender: string, bytes: number, work: Sliced<T>): T | Promise<T> =>
-  bytes > smallBytes ? apart(sender, work) : atOnce(work);
+export const bySize = <T>(sender: BodySender, bytes: number, work: Sliced<T>): T | Promise<T> =>
+  bytes > smallBytes ? apart(sender, work, bytes) : atOnce(work);

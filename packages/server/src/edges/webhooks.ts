@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DomainError, notFound } from '../domain/errors.ts';
 import { GrowingBytes } from '../domain/growing-bytes.ts';
 import { asBusy, type Inbox } from '../services/inbox.ts';
+import { abortWhenGone } from './http/gone.ts';
 import { shared } from '../services/shared-slack.ts';
 
 export interface WebhookEdgeOptions {
@@ -51,7 +52,9 @@ export function createWebhookEdge({ inbox, baseUrl }: WebhookEdgeOptions) {
             memory.used += bytes;
           },
         );
-        const answer = await inbox.receive(kind, channelId, { ...asked, body });
+        // Whoever does not send again is read to its end, also when it did not wait for the answer.
+        const gone = isReserved ? undefined : abortWhenGone(response, new AbortController());
+        const answer = await inbox.receive(kind, channelId, { ...asked, body }, gone);
         response.writeHead(answer.status, {
           ...answer.headers,
           'Content-Length': Buffer.byteLength(answer.body),

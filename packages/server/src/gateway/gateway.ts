@@ -1,9 +1,10 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Bucket, type Pace } from '../domain/bucket.ts';
+import { DomainError } from '../domain/errors.ts';
 import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
-import { inSlices } from '../domain/slices.ts';
+import { bySize } from '../domain/slices.ts';
 import type { ReadEgressPolicy } from '../domain/ports/egress.ts';
 import type { ModelCaller, ModelGateway, ModelGatewayHooks } from '../domain/ports/model-gateway.ts';
 import { prepareCall } from './call.ts';
@@ -109,6 +110,8 @@ async function answer(
 ): Promise<void> {
   let wire: Wire = guessWire(request);
   let heldBytes = 0;
+  const gone = new AbortController();
+  response.once('close', () => gone.abort());
   // Whatever it asks for: a refusal is work as well.
   const tooFast = overPace(gateway, caller);
   try {
@@ -125,10 +128,14 @@ async function answer(
       gateway.load.add(caller.sandboxId, bytes);
       heldBytes += bytes;
     });
-    const call = await inSlices(caller.sandboxId, prepareCall(caller, route, gateway.providers, body));
-    if (!call.provider.allowServerTools) await refuseUrlSources(gateway.readPolicy, caller, route.wire, body);
+    const sender = { orgId: caller.orgId, id: caller.sandboxId, gone: gone.signal };
+    const call = await bySize(sender, body.length, prepareCall(caller, route, gateway.providers, body));
+    if (!call.provider.allowServerTools)
+      await refuseUrlSources(gateway.readPolicy, caller, sender, route.wire, body);
     await meteredCall(gateway, { caller, route, call, request, response, requestBytes: body.length });
   } catch (error) {
+    // What is let go because its sandbox went away is told to nobody, and is no fault.
+    if (gone.signal.aborted && error instanceof DomainError) return;
     if (!(error instanceof WireError)) {
       gateway.log.error('model gateway failed', { agentId: caller.agentId, error: String(error) });
     }

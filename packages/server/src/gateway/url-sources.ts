@@ -3,8 +3,8 @@ import { readTarget } from '../domain/egress-rules.ts';
 import type { EgressTarget } from '../domain/egress-rules.ts';
 import type { ModelCaller } from '../domain/ports/model-gateway.ts';
 import type { ReadEgressPolicy } from '../domain/ports/egress.ts';
-import { inSlices } from '../domain/slices.ts';
-import type { Sliced } from '../domain/slices.ts';
+import { bySize } from '../domain/slices.ts';
+import type { BodySender, Sliced } from '../domain/slices.ts';
 import { sliceBytes } from './slices.ts';
 import { WireError } from './wires.ts';
 import type { Wire } from './wires.ts';
@@ -53,15 +53,16 @@ const places: Record<Wire, Place> = {
 export async function refuseUrlSources(
   readPolicy: ReadEgressPolicy,
   caller: ModelCaller,
+  sender: BodySender,
   wire: Wire,
   body: Buffer,
 ): Promise<void> {
-  const urls = await inSlices(caller.sandboxId, urlSources(wire, body));
+  const urls = await bySize(sender, body.length, urlSources(wire, body));
   if (urls.length === 0) return;
   const policy = await readPolicy(caller.agentId);
   if (policy.mode === 'open' && policy.deny.length === 0) return;
   const { check } = compileEgressPolicy(policy);
-  await inSlices(caller.sandboxId, checkAll(urls, caller.agentId, check));
+  await bySize(sender, body.length, checkAll(urls, caller.agentId, check));
 }
 
 /** Compared with the rules in one go. */

@@ -3,6 +3,7 @@ import { boundedKey } from '../domain/bounded-key.ts';
 import { cleanText } from '../domain/clean-text.ts';
 import { limits } from '../domain/limits.ts';
 import type { ChannelKind, ChannelSetup, InboundEvent, ReplyTo } from '../domain/ports/channel.ts';
+import { bySize, oneStep } from '../domain/slices.ts';
 import { requireNotTooMany } from './guarded-call.ts';
 import { unread, type DueEvent } from '../store/inbound-queue.ts';
 import {
@@ -50,7 +51,9 @@ export function createInboundBegin(deps: Dependencies) {
       return { state: 'failed', reason: 'The request is not kept any more.' };
     }
     const request = { ...due.request, headers: new Map(due.request.headers), body: due.body };
-    const parsed = kind.parse(request, setup).events[due.place];
+    const parse = oneStep(() => kind.parse(request, setup));
+    const sender = { orgId: due.orgId, id: due.channelId };
+    const parsed = (await bySize(sender, due.body.length, parse)).events[due.place];
     if (!parsed) return { state: 'failed', reason: 'The request has no such event any more.' };
     const { sample } = due.request;
     const full = await readMail(parsed, setup, due.orgId, sample?.fetched ?? null);

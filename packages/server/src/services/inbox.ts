@@ -14,8 +14,8 @@ import type {
   InboundRequest,
   ParsedRequest,
 } from '../domain/ports/channel.ts';
-import { receive } from '../domain/receive.ts';
-import { bySize, oneStep } from '../domain/slices.ts';
+import { receiving } from '../domain/receive.ts';
+import { bySize, oneStep, type BodySender } from '../domain/slices.ts';
 import type { ChannelStore } from '../store/channels.ts';
 import type {
   InboundEventStore,
@@ -55,9 +55,14 @@ export interface Inbox {
   admit(kind: string, channelId: string): Promise<Admitted>;
   /**
    * Answers when what came in is durable. Throws `not_found`, `signature_invalid`, `unavailable`, and what is wrong with
-   * the request.
+   * the request. `gone`: of a sender that sends again when it was not answered; what waits is let go then.
    */
-  receive(kind: string, channelId: string, request: InboundRequest): Promise<InboundAnswer>;
+  receive(
+    kind: string,
+    channelId: string,
+    request: InboundRequest,
+    gone?: AbortSignal,
+  ): Promise<InboundAnswer>;
   /** The same for what needs no proof, since the service itself has taken it in (mail over SMTP). */
   take(kind: string, channelId: string, request: InboundRequest): Promise<void>;
   /** The same for a delivery that the service made itself, on a channel that takes what comes. */
@@ -122,15 +127,14 @@ export function createInbox(deps: InboxDependencies): Inbox {
   async function verified(
     kind: ChannelKind,
     request: InboundRequest,
-    setup: ChannelSetup,
+    { row, setup }: OpenChannel,
+    gone?: AbortSignal,
   ): Promise<ParsedRequest> {
+    const sender: BodySender = { orgId: row.orgId, id: row.id, gone };
     for (let round = 0; round < 4; round += 1) {
       const fresh = documents.fresh();
-      const received = await bySize(
-        setup.channelId,
-        request.body.length,
-        oneStep(() => receive(kind, request, setup, now(), fresh)),
-      );
+      const work = receiving(kind, request, setup, now(), fresh);
+      const received = await bySize(sender, request.body.length, work);
       if (received.result === 'accepted') return received.parsed;
       if (received.result === 'forged') {
         const { unnamedIn } = received;
@@ -147,6 +151,11 @@ export function createInbox(deps: InboxDependencies): Inbox {
       });
     }
     throw new DomainError('signature_invalid', 'The request could not be verified.');
+  }
+
+  function parsed(kind: ChannelKind, request: InboundRequest, { row, setup }: OpenChannel) {
+    const work = oneStep(() => kind.parse(request, setup));
+    return bySize({ orgId: row.orgId, id: row.id }, request.body.length, work);
   }
 
   function tellError(channelId: string, message: string): void {
@@ -231,32 +240,31 @@ export function createInbox(deps: InboxDependencies): Inbox {
       return hurried(kind, deps.forgeries, channelId);
     },
 
-    async receive(kindName, channelId, request) {
+    async receive(kindName, channelId, request, gone) {
       const { kind, found } = await admitted(kindName, channelId);
-      const parsed = await verified(kind, request, found.setup);
-      if (parsed.events.length > 0) {
-        await storeOrTell(found, kind, request, parsed);
+      const read = await verified(kind, request, found, gone);
+      if (read.events.length > 0) {
+        await storeOrTell(found, kind, request, read);
       }
-      if (parsed.followUp) {
-        const { followUp } = parsed;
+      if (read.followUp) {
+        const { followUp } = read;
         deps.caller.call(followUp).catch((error: unknown) => {
           deps.log.warn('A subscription could not be confirmed.', { channelId, error });
         });
       }
-      return parsed.answer;
+      return read.answer;
     },
 
     async take(kindName, channelId, request) {
       const { kind, found } = await admitted(kindName, channelId);
-      await storeOrTell(found, kind, request, kind.parse(request, found.setup));
+      await storeOrTell(found, kind, request, await parsed(kind, request, found));
     },
 
     async receiveSample(found, request, { isSigned, ...sample }) {
-      const { row, setup } = found;
-      const kind = deps.kinds[row.kind];
-      const parsed = isSigned ? await verified(kind, request, setup) : kind.parse(request, setup);
-      const eventIds = await store(found, kind, request, parsed, sample);
-      return { answer: parsed.answer, eventIds };
+      const kind = deps.kinds[found.row.kind];
+      const read = isSigned ? await verified(kind, request, found) : await parsed(kind, request, found);
+      const eventIds = await store(found, kind, request, read, sample);
+      return { answer: read.answer, eventIds };
     },
   };
 }

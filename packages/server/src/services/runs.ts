@@ -108,7 +108,9 @@ export function createRuns(deps: RunsDependencies): RunsService {
   const send: RunsService['send'] = async (p, input) => {
     // Others are not waited for in a transaction, which holds a connection.
     const waits = !db.inTransaction && isLargeValue([input.parts, input.metadata]);
-    const { extras, described } = waits ? await apart(p.keyId, look(input)) : atOnce(look(input));
+    const { extras, described } = waits
+      ? await apart({ orgId: p.orgId, id: p.keyId }, look(input))
+      : atOnce(look(input));
     const parts = extras?.parts ?? [];
     if (input.content !== '' || parts.length === 0) requireContent('content', input.content);
     // A key of one agent sees no other; the statement itself checks the agent and its organisation.

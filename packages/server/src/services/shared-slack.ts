@@ -74,11 +74,11 @@ export function withSharedSlack(deps: SharedSlackDependencies): Pick<Inbox, 'adm
       return hurried(kind, deps.forgeries, shared);
     },
 
-    async receive(kindName, channelId, request) {
-      if (channelId !== shared) return inbox.receive(kindName, channelId, request);
+    async receive(kindName, channelId, request, gone) {
+      if (channelId !== shared) return inbox.receive(kindName, channelId, request, gone);
       if (kindName !== kind.name) throw notFound();
       const told = await bySize(
-        'a shared app',
+        { orgId: 'a shared app', id: 'a shared app', gone },
         request.body.length,
         oneStep(() => app.read(request)),
       );
@@ -96,7 +96,7 @@ export function withSharedSlack(deps: SharedSlackDependencies): Pick<Inbox, 'adm
         const weight = app.fit(setup, told.places);
         if (weight !== null && (best === null || weight > best.weight)) best = { id: row.id, weight };
       }
-      if (best !== null) return inbox.receive(kindName, best.id, request);
+      if (best !== null) return inbox.receive(kindName, best.id, request, gone);
       deps.log.info('A delivery of a shared Slack app is for none of its channels.', {
         appId: told.appId,
         ...told.places,

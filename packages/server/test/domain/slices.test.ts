@@ -27,6 +27,7 @@ class FakeClock implements Clock {
 }
 
 const length = { ms: 4, rests: 1 };
+const sender = { orgId: 'o', id: 'a' };
 
 function start() {
   const clock = new FakeClock();
@@ -94,6 +95,85 @@ test('senders take slices in turn: whoever comes to two hundred pieces of anothe
   assert.deepEqual([await other, await third], ['b', 'c']);
 });
 
+test('a group with twenty members has one share, and whoever comes to it waits for none of them who had more', async () => {
+  const { clock, lane, seen, steps } = start();
+  const run = (group: string, member: string, count: number) =>
+    void lane.run(group, steps(`${group}${member} `, count, 4), { member, ms: 4 * count });
+  for (let round = 0; round < 3; round += 1)
+    for (let member = 0; member < 20; member += 1) run('a', String(member), 5);
+  for (let slice = 0; slice < 30; slice += 1) await clock.endRest();
+  for (let body = 0; body < 20; body += 1) run('b', 'x', 1);
+  run('a', 'new', 1);
+  const before = seen.length;
+  for (let slice = 0; slice < 40; slice += 1) await clock.endRest();
+  const after = seen.slice(before);
+  assert.deepEqual(after.slice(0, 2).sort(), ['anew ', 'bx ']);
+  const ofB = after.filter((name) => name === 'bx ').length;
+  assert.ok(ofB >= 15, `${ofB} of 40 slices`);
+});
+
+test('whoever asks for little comes at once, however often members of its group ask for much', async () => {
+  const { clock, lane, seen, steps } = start();
+  const again = async (member: string): Promise<void> => {
+    for (let body = 0; body < 20; body += 1) await lane.run('a', steps('large', 3, 10), { member, ms: 30 });
+  };
+  for (let member = 0; member < 20; member += 1) void again(String(member));
+  for (let small = 0; small < 20; small += 1) {
+    const before = seen.length;
+    const done = lane.run('a', steps('small', 1, 0.1), { member: 'light', ms: 0.1 });
+    await clock.endRest();
+    assert.equal(seen[before], 'small');
+    assert.equal(await done, 'small');
+    await clock.endRest();
+  }
+});
+
+test('forty honest bodies of one organisation at once are all read, in their order, and a neighbour waits for one step', async () => {
+  const { clock, lane, seen, steps } = start();
+  const honest = Array.from({ length: 40 }, (_, at) => lane.run('a', steps(`a${at}`, 4, 3)));
+  const waited: number[] = [];
+  for (let left = 5; left > 0; left -= 1) {
+    await clock.endRest();
+    const before = seen.length;
+    const small = lane.run('b', steps('b', 1, 0.1));
+    await clock.endRest();
+    waited.push(seen.indexOf('b', before) - before);
+    await small;
+  }
+  assert.deepEqual(waited, [0, 0, 0, 0, 0]);
+  while (seen.length < 165) await clock.endRest();
+  assert.deepEqual(
+    await Promise.all(honest),
+    honest.map((_, at) => `a${at}`),
+  );
+  assert.deepEqual(
+    seen.filter((name) => name !== 'b'),
+    honest.flatMap((_, at) => Array<string>(4).fill(`a${at}`)),
+  );
+});
+
+test('work of whoever has gone is let go, begun or not, and the next has its turn', async () => {
+  const { clock, lane, seen, steps } = start();
+  const going = new AbortController();
+  const begun = lane.run('a', steps('begun', 9, 4), { gone: going.signal });
+  const waiting = lane.run('a', steps('waiting', 1, 1), { gone: going.signal });
+  const next = lane.run('a', steps('next', 1, 1), { gone: new AbortController().signal });
+  going.abort();
+  for (const work of [begun, waiting, lane.run('a', steps('late', 1, 1), { gone: going.signal })])
+    await assert.rejects(work, { code: 'invalid_request' });
+  await clock.endRest();
+  assert.equal(await next, 'next');
+  assert.deepEqual(seen, ['begun', 'next']);
+});
+
+test('work that is done is not let go any more', async () => {
+  const { lane, steps } = start();
+  const going = new AbortController();
+  const done = lane.run('a', steps('a', 1, 1), { gone: going.signal });
+  going.abort();
+  assert.equal(await done, 'a');
+});
+
 test('work that fails tells its sender, and the others go on', async () => {
   const { clock, lane, steps } = start();
   const bad = lane.run(
@@ -116,13 +196,13 @@ test('work on a small body is done before the call returns, and on a large one i
     yield;
     return 'made';
   }
-  assert.equal(bySize('a', smallBytes, work()), 'made');
-  const large = bySize('a', smallBytes + 1, work());
+  assert.equal(bySize(sender, smallBytes, work()), 'made');
+  const large = bySize(sender, smallBytes + 1, work());
   assert.ok(large instanceof Promise);
   assert.equal(await large, 'made');
   function* failing(): Sliced<never> {
     yield;
     throw new Error('no');
   }
-  assert.throws(() => bySize('a', 1, failing()), /no/);
+  assert.throws(() => bySize(sender, 1, failing()), /no/);
 });

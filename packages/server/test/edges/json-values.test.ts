@@ -10,6 +10,7 @@ import { guarded } from '../../src/edges/acp/socket.ts';
 import { validate } from '../../src/edges/http/validate.ts';
 import { HostSocket } from '../support/acp-client.ts';
 import { edgeWorld, type EdgeWorld } from '../support/edge-world.ts';
+import { holdLane } from '../support/held-lane.ts';
 import { hostFetch } from '../support/host-fetch.ts';
 import { until } from '../support/until.ts';
 
@@ -135,7 +136,7 @@ class FakeSocket extends EventEmitter {
 test('a small message is heard at once; a large one keeps the socket unread, and all behind it, the end too, in its order', async (t) => {
   const socket = new FakeSocket();
   t.after(() => socket.emit('close'));
-  const sdk = guarded(socket as unknown as WebSocket, 'key');
+  const sdk = guarded(socket as unknown as WebSocket, { orgId: 'o', id: 'key' });
   const heard: (number | 'close')[] = [];
   sdk.on!('message', (text: unknown) => heard.push((JSON.parse(String(text)) as { id: number }).id));
   sdk.on!('close', () => heard.push('close'));
@@ -156,6 +157,61 @@ test('a small message is heard at once; a large one keeps the socket unread, and
   await until('the end is heard', () => heard.length === 5);
   assert.deepEqual(heard, [1, 2, 3, 4, 'close']);
   await until('it is read again', () => !socket.isPaused);
+});
+
+test('a large message of a WebSocket is decoded when its sender has its turn, and not as it comes', async (t) => {
+  const socket = new FakeSocket();
+  t.after(() => socket.emit('close'));
+  const sender = { orgId: 'o', id: 'key' };
+  const sdk = guarded(socket as unknown as WebSocket, sender);
+  const heard: unknown[] = [];
+  sdk.on!('message', (text: unknown) => heard.push(text));
+  const text = JSON.stringify({
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'initialize',
+    params: { protocolVersion: 1, _meta: { padding: 'ü'.repeat(100_000) } },
+  });
+  const data = Buffer.from(text);
+  let isDecoded = false;
+  data.toString = () => {
+    isDecoded = true;
+    return text;
+  };
+  const letGo = holdLane(sender);
+  socket.emit('message', data, false);
+  assert.equal(isDecoded, false);
+  await letGo();
+  await until('it is heard', () => heard.length === 1);
+  assert.deepEqual([heard, isDecoded], [[text], true]);
+});
+
+test('a large body of a client that has gone is let go before it is read, and one that stays is answered', async () => {
+  const { keyId } = await world.services.auth.authenticate(world.keys.owner);
+  const letGo = holdLane({ orgId: world.agent.orgId, id: keyId });
+  const url = `http://${world.agent.id}.agents.localhost:${port}/a2a`;
+  const body = JSON.stringify({
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'GetTask',
+    params: { x: 'x'.repeat(100_000) },
+  });
+  const headers = {
+    'content-type': 'application/json',
+    'a2a-version': '1.0',
+    authorization: `Bearer ${world.keys.owner}`,
+  };
+  const leaving = new AbortController();
+  const left = hostFetch(port)(url, { method: 'POST', headers, body, signal: leaving.signal });
+  const stays = post('/a2a', body);
+  // Small ones of the same key wait for nothing.
+  assert.equal((await post('/a2a', '{"jsonrpc":"2.0","id":2,"method":"Nothing"}')).json.id, 2);
+  const before = world.logLines.length;
+  leaving.abort();
+  await assert.rejects(left);
+  await until('it is let go', () => world.logLines.length > before);
+  await letGo();
+  assert.equal((await stays).json.id, 1);
 });
 
 test('a message in the binary form is read as far as it has fields for as much', () => {

@@ -229,11 +229,12 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
 
   /** Of a message and what it is for: the same again has the same name, and nothing else has. */
   #nameOf(message: Message, ...more: unknown[]): string | Promise<string> {
+    const { caller } = this.call;
     const name = () => {
       const same = [...more, this.version, MessageCodec.toJSON(message)];
       return createHash('sha256').update(canonicalJson(same)).digest('hex');
     };
-    return isLargeValue(message) ? apart(this.call.caller.keyId, oneStep(name)) : name();
+    return isLargeValue(message) ? apart({ orgId: caller.orgId, id: caller.keyId }, oneStep(name)) : name();
   }
 
   /**

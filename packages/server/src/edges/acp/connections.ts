@@ -1,6 +1,7 @@
 import type { AgentConnection } from '@agentclientprotocol/sdk';
 import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
+import { InOrder } from './in-order.ts';
 
 /** A connection of a client, by WebSocket or over HTTP. */
 export interface OpenConnection {
@@ -15,6 +16,8 @@ export interface OpenConnection {
   streams: number;
   /** A WebSocket is looked after by its pings. */
   isSocket: boolean;
+  /** Of what comes over HTTP. */
+  order: InOrder;
 }
 
 const SWEEP_MS = 30_000;
@@ -44,6 +47,7 @@ export class Connections {
       lastUsedMs: performance.now(),
       streams: 0,
       isSocket,
+      order: new InOrder(() => undefined),
     };
     this.#all.add(made);
     this.#sweep ??= setInterval(() => this.#closeIdle(), SWEEP_MS).unref();

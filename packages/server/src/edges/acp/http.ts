@@ -1,4 +1,3 @@
-import { isUtf8 } from 'node:buffer';
 import type { AcpServer, AgentFactory } from '@agentclientprotocol/sdk/experimental/server';
 import { limits } from '../../domain/limits.ts';
 import { bySize } from '../../domain/slices.ts';
@@ -27,39 +26,69 @@ export async function handleHttp(
   }
   if (method === 'GET' && call.header('upgrade') !== undefined)
     return refused(426, refusal('request', 'Send the upgrade to a WebSocket with its key and version.'));
-  const sent = method === 'POST' ? await readSent(call) : null;
-  if (sent && isRefusal(sent.read)) return refused(400, sent.read);
-  const id = sent?.read.id ?? null;
+  const body = method === 'POST' ? await bytesOf(call) : null;
   // The connection's own signal ends a request that waits; the client is told nothing any more then.
-  const request = new Request(call.request.url, {
-    method,
-    headers: call.request.headers,
-    body: sent?.body ?? null,
-    signal: call.gone(),
-  });
+  const gone = call.gone();
   const connectionId = call.header(ID_HEADER);
-  if (connectionId === undefined)
-    return asJson(await begin(call, request, acp, connections, createAgent), id);
-  const connection = connections.find(connectionId, caller.keyId, agent.id);
-  if (!connection) return refused(404, refusal('request', 'Unknown Acp-Connection-Id', id));
-  const response = await asJson(await acp.handleRequest(request), id);
-  if (method === 'GET' && response.status === 200) {
-    connection.streams += 1;
-    call.gone().addEventListener('abort', () => {
-      connection.streams -= 1;
-      connection.lastUsedMs = performance.now();
-    });
+  if (connectionId === undefined) {
+    const read = await readSent(call, body, gone);
+    if (read && isRefusal(read)) return refused(400, read);
+    const request = requestOf(call, read, gone);
+    return asJson(await begin(call, request, acp, connections, createAgent), read?.id ?? null);
   }
+  const connection = connections.find(connectionId, caller.keyId, agent.id);
+  if (method === 'GET') {
+    if (!connection) return unknownConnection(null);
+    return follow(await asJson(await acp.handleRequest(requestOf(call, null, gone)), null), connection, gone);
+  }
+  if (!connection) {
+    const read = await readSent(call, body, gone);
+    return read && isRefusal(read) ? refused(400, read) : unknownConnection(read?.id ?? null);
+  }
+  const forward = async (tell: (response: Promise<Response> | Response) => void): Promise<void> => {
+    const read = await readSent(call, body, gone);
+    if (read && isRefusal(read)) return tell(refused(400, read));
+    const response = acp.handleRequest(requestOf(call, read, gone));
+    tell(response.then((one) => asJson(one, read?.id ?? null)));
+    // The agent has it by then, unless it has too much to say that nobody reads: a cancel need not wait for that.
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  // What is small and comes behind what is large does not overtake it.
+  return new Promise((resolve, reject) => {
+    connection.order.add(() => forward(resolve).catch(reject));
+  });
+}
+
+function follow(response: Response, connection: OpenConnection, gone: AbortSignal): Response {
+  if (response.status !== 200) return response;
+  connection.streams += 1;
+  gone.addEventListener('abort', () => {
+    connection.streams -= 1;
+    connection.lastUsedMs = performance.now();
+  });
   return response;
 }
 
-/** The message of a request, as it came and as it was understood. */
-async function readSent(call: HostCall): Promise<{ body: Buffer<ArrayBuffer>; read: Incoming | Refusal }> {
+function bytesOf(call: HostCall): Promise<Buffer> {
   requireJson(call.header('content-type'), call.header('content-encoding'), []);
-  const body = (await call.bytes(limits.acpMessageBytes)) as Buffer<ArrayBuffer>;
-  if (!isUtf8(body)) return { body, read: refusal('parse', 'The body is not valid UTF-8.') };
-  const read = await bySize(call.caller.keyId, body.length, readMessage(body.toString('utf8')));
-  return { body, read };
+  return call.bytes(limits.acpMessageBytes);
+}
+
+/** The message of a request; null when it has none. */
+async function readSent(
+  { caller }: HostCall,
+  body: Buffer | null,
+  gone: AbortSignal,
+): Promise<Incoming | Refusal | null> {
+  return body && bySize({ orgId: caller.orgId, id: caller.keyId, gone }, body.length, readMessage(body));
+}
+
+/** What the SDK is asked. It takes the message as it was read here, in turns with others, and reads it no second time. */
+function requestOf(call: HostCall, read: Incoming | null, signal: AbortSignal): Request {
+  const { url, headers } = call.request;
+  const request = new Request(url, { method: call.method, headers, signal });
+  if (read) Object.defineProperty(request, 'json', { value: async () => read.message });
+  return request;
 }
 
 /** Only `initialize` needs no connection: it makes one. */
@@ -83,6 +112,9 @@ async function asJson(response: Response, id: RpcId): Promise<Response> {
   if (response.status < 400 || response.headers.get('content-type')?.includes('json')) return response;
   return refused(response.status, refusal('request', await response.text(), id));
 }
+
+const unknownConnection = (id: RpcId): Response =>
+  refused(404, refusal('request', 'Unknown Acp-Connection-Id', id));
 
 function refused(status: number, answer: Refusal): Response {
   return Response.json(answer, { status });

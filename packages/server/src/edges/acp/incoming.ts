@@ -2,7 +2,7 @@ import { type JsonShape, shapeOf, tooManyValues } from '../../domain/json-shape.
 import { limits } from '../../domain/limits.ts';
 import type { Sliced } from '../../domain/slices.ts';
 import { answerId, rpcId, type RpcId } from '../http/json-rpc-id.ts';
-import { badJsonValue } from '../http/text.ts';
+import { badJsonValue, textOf } from '../http/text.ts';
 
 /** The answer to a message that does not get as far as the agent. */
 export interface Refusal {
@@ -12,6 +12,8 @@ export interface Refusal {
 }
 
 export interface Incoming {
+  /** As it was read. */
+  message: object;
   /** Of a request; null for all else. */
   id: RpcId;
   kind: 'initialize' | 'request' | 'notification' | 'response';
@@ -30,7 +32,14 @@ export const isRefusal = (read: Incoming | Refusal): read is Refusal => 'error' 
  * Looks at a message of a client before the SDK has it: what is refused here is answered with the id of its request, and
  * leaves the connection as it was. Above all an `initialize` that would fail: the SDK takes no second one.
  */
-export function* readMessage(text: string): Sliced<Incoming | Refusal> {
+export function* readMessage(bytes: Buffer): Sliced<Incoming | Refusal> {
+  const text = yield* textOf(bytes);
+  if (text === null) return refusal('parse', 'The body is not valid UTF-8.');
+  return yield* readText(text);
+}
+
+/** The same of a text. */
+export function* readText(text: string): Sliced<Incoming | Refusal> {
   const shape = yield* shapeOf(text);
   if (shape.hasTooMany) return refusal('request', tooManyValues('The message'));
   yield;
@@ -63,16 +72,16 @@ function* readObject(
   if (!('method' in message)) {
     if (!('result' in message) && !('error' in message))
       return refusal('request', 'method: must be a string.', id);
-    return { id: null, kind: 'response' };
+    return { message, id: null, kind: 'response' };
   }
   if (typeof method !== 'string') return refusal('request', 'method: must be a string.', id);
   const bad = yield* badJsonValue(text, message);
   if (bad !== null) return refusal('params', `${bad.path}: ${bad.message}.`, id);
-  if (method === 'initialize') return checkInitialize('id' in message, id, params);
+  if (method === 'initialize') return checkInitialize(message, id, params);
   // The SDK would end the whole connection, with all that is asked on it.
   if (isLong(sessionIdOf(params)))
     return refusal('params', `sessionId: must have at most ${limits.acpIdChars} characters.`, id);
-  return { id, kind: 'id' in message ? 'request' : 'notification' };
+  return { message, id, kind: 'id' in message ? 'request' : 'notification' };
 }
 
 function sessionIdOf(params: unknown): unknown {
@@ -84,13 +93,13 @@ function sessionIdOf(params: unknown): unknown {
 const isLong = (id: unknown): boolean => typeof id === 'string' && id.length > limits.acpIdChars;
 
 /** What is wrong beside the version is read as not said: the protocol's schema has a default for it. */
-function checkInitialize(hasId: boolean, id: RpcId, params: unknown): Incoming | Refusal {
-  if (!hasId || id === null) return refusal('request', 'initialize is a request: give it an id.');
+function checkInitialize(message: object, id: RpcId, params: unknown): Incoming | Refusal {
+  if (!('id' in message) || id === null) return refusal('request', 'initialize is a request: give it an id.');
   const version =
     typeof params === 'object' && params !== null && 'protocolVersion' in params
       ? params.protocolVersion
       : undefined;
   if (Number.isInteger(version) && (version as number) >= 0 && (version as number) <= 65_535)
-    return { id, kind: 'initialize' };
+    return { message, id, kind: 'initialize' };
   return refusal('params', 'protocolVersion: must be a whole number from 0 to 65535.', id);
 }

@@ -71,7 +71,7 @@ export function acpMount(): HostMount {
           connections.remove(connection);
         });
         sockets.handleUpgrade(request, socket, firstBytes, (websocket) => {
-          prepared.accept(guarded(websocket, caller.keyId));
+          prepared.accept(guarded(websocket, { orgId: caller.orgId, id: caller.keyId }));
         });
       },
       close: () => void acp.close().catch(() => undefined),

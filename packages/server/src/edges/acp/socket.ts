@@ -3,9 +3,9 @@ import type { PreparedWebSocketUpgrade } from '@agentclientprotocol/sdk/experime
 import type { WebSocket } from 'ws';
 import { WebSocketServer } from 'ws';
 import { limits } from '../../domain/limits.ts';
-import { bySize, type Sliced } from '../../domain/slices.ts';
+import { bySize, type BodySender, type Sliced } from '../../domain/slices.ts';
 import { InOrder } from './in-order.ts';
-import { isRefusal, readMessage, refusal, type Refusal } from './incoming.ts';
+import { isRefusal, readText, refusal, type Refusal } from './incoming.ts';
 
 const PING_MS = 15_000;
 /** Messages and bytes a second that a client may send, in bursts of as many. */
@@ -40,7 +40,7 @@ type Listener = (...args: unknown[]) => void;
  * does not reach the SDK. A large message has turns with those of other `sender`s; what comes behind it waits, unread
  * if it can.
  */
-export function guarded(socket: WebSocket, sender: string): SdkSocket {
+export function guarded(socket: WebSocket, sender: BodySender): SdkSocket {
   let isAlive = true;
   const order = new InOrder((isBusy) => (isBusy ? socket.pause() : socket.resume()));
   const mayTake = createAllowance();
@@ -58,7 +58,7 @@ export function guarded(socket: WebSocket, sender: string): SdkSocket {
   let isInitialized = false;
   /** The answer to what does not reach the SDK; null: there is none. */
   function* refused(text: string): Sliced<Refusal | 'pass' | null> {
-    const read = yield* readMessage(text);
+    const read = yield* readText(text);
     if (isRefusal(read)) return read;
     if (read.kind === 'initialize') isInitialized = true;
     if (isInitialized) return 'pass';
@@ -71,7 +71,11 @@ export function guarded(socket: WebSocket, sender: string): SdkSocket {
       socket.close(closeCodes.policy, 'read what you are sent');
     else socket.send(text, () => {});
   };
-  function* take(text: string, listener: Listener): Sliced<void> {
+  function* take(data: Buffer, listener: Listener): Sliced<void> {
+    yield;
+    // It is UTF-8: the socket has looked.
+    const text = data.toString('utf8');
+    yield;
     const answer = yield* refused(text);
     // The SDK parses it again.
     yield;
@@ -98,8 +102,7 @@ export function guarded(socket: WebSocket, sender: string): SdkSocket {
         if (socket.readyState !== socket.OPEN) return;
         if (isBinary) return socket.close(closeCodes.unsupported, 'send text frames');
         if (!mayTake(data.length)) return socket.close(closeCodes.policy, 'too fast');
-        const text = data.toString('utf8');
-        order.add(() => bySize(sender, data.length, take(text, listener as Listener)));
+        order.add(() => bySize(sender, data.length, take(data, listener as Listener)));
       });
     },
     // The SDK lets go of a socket only when it is closed.

@@ -142,7 +142,7 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
     request: c.req.raw,
     head,
     node: incoming && outgoing ? { incoming, outgoing } : null,
-    json: (options) => readJsonBody(c, agent.id, options),
+    json: (options) => readJsonBody(c, { orgId: agent.orgId, id: agent.id }, options),
     bytes: (maxBytes = limits.bodyBytes) => readBody(c, maxBytes),
     adopt: (response) => adopt(response, head),
     gone: (controller = new AbortController()) => abortWhenGone(outgoing, controller),
@@ -154,7 +154,7 @@ function keyedCall(c: Context<Env>, asked: Asked, agent: Agent, caller: Caller):
   const outgoing = c.env?.outgoing;
   return Object.assign(publicCall(c, asked, agent), {
     caller,
-    json: (options?: JsonBodyOptions) => readJsonBody(c, caller.keyId, options),
+    json: (options?: JsonBodyOptions) => readJsonBody(c, { orgId: caller.orgId, id: caller.keyId }, options),
     canStream: outgoing !== undefined && c.req.raw.method !== 'HEAD',
     stream: async (frame, begin) => {
       if (outgoing) return asked.edge.streams.open(outgoing, asked.head, begin, frame);

@@ -1,14 +1,14 @@
-import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import type { Context } from 'hono';
 import { DomainError } from '../../domain/errors.ts';
 import { shapeOf, tooManyValues } from '../../domain/json-shape.ts';
 import { GrowingBytes } from '../../domain/growing-bytes.ts';
 import { limits } from '../../domain/limits.ts';
-import { bySize, type Sliced } from '../../domain/slices.ts';
+import { bySize, smallBytes, type BodySender, type Sliced } from '../../domain/slices.ts';
+import { abortWhenGone } from './gone.ts';
 import type { Env } from './request.ts';
 import { header } from './request.ts';
-import { badJsonValue } from './text.ts';
+import { badJsonValue, textOf } from './text.ts';
 
 /** A client that sends its body slower than this is let go, so that it cannot hold a request open for ever. */
 const bodyTimeoutMs = 30_000;
@@ -23,18 +23,21 @@ export interface JsonBodyOptions {
 
 /**
  * The JSON body of a request (RFC 8259). No body at all reads as `{}`, so that what is missing is told by name. `sender` is
- * who waits in turns with others when it is large. Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`,
+ * who waits in turns with others when it is large, until its connection closes. Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`,
  * `invalid_request`.
  */
 export async function readJsonBody(
   c: Context<Env>,
-  sender: string,
+  sender: BodySender,
   { maxBytes = limits.bodyBytes, mediaTypes = [], onRead = () => undefined }: JsonBodyOptions = {},
 ): Promise<unknown> {
   if (!hasBody(c)) return {};
   requireJson(header(c, 'content-type'), header(c, 'content-encoding'), mediaTypes);
   const bytes = await readBody(c, maxBytes);
-  return bytes.length === 0 ? {} : bySize(sender, bytes.length, parse(bytes, onRead));
+  if (bytes.length === 0) return {};
+  const waits = bytes.length > smallBytes;
+  const gone = waits ? abortWhenGone(c.env?.outgoing, new AbortController()) : undefined;
+  return bySize({ ...sender, gone }, bytes.length, parse(bytes, onRead));
 }
 
 /** The whole body. Throws `body_too_large`, without reading the rest, and `invalid_request` when it does not come. */
@@ -72,9 +75,8 @@ export function requireJson(
 }
 
 function* parse(bytes: Buffer, onRead: (body: unknown) => void): Sliced<unknown> {
-  if (!isUtf8(bytes)) throw new DomainError('invalid_json', 'The body is not valid UTF-8.');
-  const text = bytes.toString('utf8');
-  yield;
+  const text = yield* textOf(bytes);
+  if (text === null) throw new DomainError('invalid_json', 'The body is not valid UTF-8.');
   const shape = yield* shapeOf(text);
   if (shape.hasTooMany) throw new DomainError('invalid_request', tooManyValues('The body'));
   yield;

@@ -92,9 +92,11 @@ async function answer(
   return result instanceof Response ? result : toResponse(result, head);
 }
 
-async function readInput(c: Context<Env>, route: Route, { keyId }: Caller): Promise<Input> {
+async function readInput(c: Context<Env>, route: Route, { orgId, keyId }: Caller): Promise<Input> {
   const query = validate(route.query, parseQuery(queryText(c.req.url)), 'query');
-  const body = takesBody(route) ? validate(route.body, await readJsonBody(c, keyId), 'body') : {};
+  const body = takesBody(route)
+    ? validate(route.body, await readJsonBody(c, { orgId, id: keyId }), 'body')
+    : {};
   const keyed = route.method === 'post' && route.idempotency !== 'own';
   return { query, body, idempotencyKey: keyed ? idempotencyKey(header(c, 'idempotency-key')) : null };
 }

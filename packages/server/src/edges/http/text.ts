@@ -1,5 +1,18 @@
+import { isUtf8 } from 'node:buffer';
 import { limits } from '../../domain/limits.ts';
 import type { Sliced } from '../../domain/slices.ts';
+
+/**
+ * The text of bytes in UTF-8; null when they are none. It is one step: a text that is made of pieces takes ten times as long, and the parser
+ * that comes behind it cannot be cut either.
+ */
+export function* textOf(bytes: Buffer): Sliced<string | null> {
+  yield;
+  if (!isUtf8(bytes)) return null;
+  const text = bytes.toString('utf8');
+  yield;
+  return text;
+}
 
 /** What PostgreSQL's text cannot hold (U+0000) or UTF-8 cannot carry (a surrogate without its other half). */
 export function isStorable(text: string): boolean {

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { inOneSlice } from '../../domain/slices.ts';
+import { bySize, oneStep } from '../../domain/slices.ts';
 import type { Call } from '../call.ts';
 import type { Exchange } from '../metered-call.ts';
 import { tokensOfBytes } from '../prices.ts';
@@ -24,9 +24,12 @@ export async function answerDemo(
     throw new WireError('not_found', 'The demonstration provider has the path chat/completions only.');
   }
   checkSize(call);
-  const body = call.body.length === 1 ? (call.body[0] as Buffer) : Buffer.concat(call.body);
-  const reply = await inOneSlice(caller.sandboxId, () => guide(readConversation(body)));
-  const promptTokens = tokensOfBytes(body.length);
+  const bytes = call.body.reduce((sum, piece) => sum + piece.length, 0);
+  const read = oneStep(() =>
+    guide(readConversation(call.body.length === 1 ? (call.body[0] as Buffer) : Buffer.concat(call.body))),
+  );
+  const reply = await bySize({ orgId: caller.orgId, id: caller.sandboxId }, bytes, read);
+  const promptTokens = tokensOfBytes(bytes);
   let sentTokens = 0;
   try {
     if (call.isStream) {

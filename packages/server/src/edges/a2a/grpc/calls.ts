@@ -208,7 +208,7 @@ async function prepare(
   metadata.set('a2a-version', binding.version);
   return {
     request: await bySize(
-      caller.keyId,
+      { orgId: caller.orgId, id: caller.keyId, gone: signal },
       call.request.length,
       oneStep(() => decoded(method, call.request)),
     ),
