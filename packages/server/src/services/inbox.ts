@@ -8,7 +8,6 @@ import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
 import type {
   ChannelKind,
-  ChannelSetup,
   InboundAnswer,
   InboundEvent,
   InboundRequest,

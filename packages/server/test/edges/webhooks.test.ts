@@ -11,6 +11,9 @@ import { until } from '../support/until.ts';
 const id = '01999999-0000-7000-8000-00000000c4a1';
 const taken: InboundRequest[] = [];
 const refused: unknown[] = [];
+const signals: (AbortSignal | undefined)[] = [];
+/** Whether the sender never sends again. */
+let isReserved = false;
 /** Set while forgeries come in. */
 let hurry: { hurriedBytes?: number } = {};
 let server: Server;
@@ -22,11 +25,14 @@ before(async () => {
     inbox: {
       async admit(kind, channelId) {
         if (kind !== 'slack' || channelId === '') throw notFound();
-        const lane = () => 'ordinary' as const;
+        const lane = () => (isReserved ? ('reserved' as const) : ('ordinary' as const));
         return { bodyBytes: 1_000, methods: ['POST'], whenBusy: 503 as const, lane, ...hurry };
       },
-      async receive(_kind, _channelId, request) {
+      async receive(_kind, _channelId, request, gone) {
         taken.push(request);
+        signals.push(gone);
+        if (request.url.endsWith('?waits'))
+          await new Promise((_, reject) => gone?.addEventListener('abort', reject));
         return { status: 200, headers: { 'content-type': 'text/plain' }, body: 'grüß' };
       },
     },
@@ -129,4 +135,20 @@ test('that a sender goes amid its body is told as its own doing, not as a fault 
       ['invalid_request', 'The body ended before it was complete.'],
     );
   }
+});
+
+test('what waits of a sender that has gone is let go, unless it never sends again', async () => {
+  const leaving = new AbortController();
+  const before = taken.length;
+  const left = post(`/api/webhooks/slack/${id}?waits`, { signal: leaving.signal });
+  await until('it waits', () => taken.length > before);
+  const failures = refused.length;
+  assert.equal(signals.at(-1)!.aborted, false);
+  leaving.abort();
+  await assert.rejects(left);
+  await until('it is let go', () => refused.length > failures);
+  isReserved = true;
+  assert.equal((await post(`/api/webhooks/slack/${id}`)).status, 200);
+  isReserved = false;
+  assert.equal(signals.at(-1), undefined);
 });

@@ -45,6 +45,17 @@ export async function handleHttp(
     const read = await readSent(call, body, gone);
     return read && isRefusal(read) ? refused(400, read) : unknownConnection(read?.id ?? null);
   }
+  return inOrder(connection, acp, call, body, gone);
+}
+
+/** What is small and comes behind what is large does not overtake it. */
+function inOrder(
+  connection: OpenConnection,
+  acp: AcpServer,
+  call: HostCall,
+  body: Buffer | null,
+  gone: AbortSignal,
+): Promise<Response> {
   const forward = async (tell: (response: Promise<Response> | Response) => void): Promise<void> => {
     const read = await readSent(call, body, gone);
     if (read && isRefusal(read)) return tell(refused(400, read));
@@ -53,7 +64,6 @@ export async function handleHttp(
     // The agent has it by then, unless it has too much to say that nobody reads: a cancel need not wait for that.
     await new Promise((resolve) => setImmediate(resolve));
   };
-  // What is small and comes behind what is large does not overtake it.
   return new Promise((resolve, reject) => {
     connection.order.add(() => forward(resolve).catch(reject));
   });
