@@ -52,9 +52,9 @@ function start() {
 
 const large = 1_000_000;
 
-test('a small message by POST does not overtake the large one before it, which waits for its turn', async () => {
+test('a small message by POST does not overtake the large one before it, which waits for its turn', async (t) => {
   const { seen, decoded, post, connection } = start();
-  const letGo = holdLane({ orgId: 'org', id: 'key' });
+  const letGo = holdLane(t, { orgId: 'org', id: 'key' });
   const prompt = post('session/prompt', large);
   const cancel = post('session/cancel');
   await until('the prompt waits', () => connection.order.isBusy);
@@ -72,9 +72,9 @@ test('a message that the agent cannot take yet does not hold up what comes behin
   assert.deepEqual(seen, ['never', 'session/cancel']);
 });
 
-test('a message of a client that has gone is let go unread, and the one behind it is taken', async () => {
+test('a message of a client that has gone is let go unread, and the one behind it is taken', async (t) => {
   const { seen, decoded, post, connection } = start();
-  const letGo = holdLane({ orgId: 'org', id: 'key' });
+  const letGo = holdLane(t, { orgId: 'org', id: 'key' });
   const prompts = [post('session/prompt', large), post('session/prompt', large)];
   const cancel = post('session/cancel');
   await until('the first waits', () => connection.order.isBusy);

@@ -178,7 +178,7 @@ test('a large message of a WebSocket is decoded when its sender has its turn, an
     isDecoded = true;
     return text;
   };
-  const letGo = holdLane(sender);
+  const letGo = holdLane(t, sender);
   socket.emit('message', data, false);
   assert.equal(isDecoded, false);
   await letGo();
@@ -186,9 +186,9 @@ test('a large message of a WebSocket is decoded when its sender has its turn, an
   assert.deepEqual([heard, isDecoded], [[text], true]);
 });
 
-test('a large body of a client that has gone is let go before it is read, and one that stays is answered', async () => {
+test('a large body of a client that has gone is let go before it is read, and one that stays is answered', async (t) => {
   const { keyId } = await world.services.auth.authenticate(world.keys.owner);
-  const letGo = holdLane({ orgId: world.agent.orgId, id: keyId });
+  const letGo = holdLane(t, { orgId: world.agent.orgId, id: keyId });
   const url = `http://${world.agent.id}.agents.localhost:${port}/a2a`;
   const body = JSON.stringify({
     jsonrpc: '2.0',

@@ -25,9 +25,8 @@ async function start(t: TestContext) {
   const provider = await startScriptedModel(() => ({ text: ['ok'] }));
   const load = new CountedLoad();
   const gateway = await startGateway({ env: everyWire(provider), model: 'openai/m', gateway: { load } });
-  const letGo = holdLane({ orgId: gateway.caller.orgId, id: gateway.caller.sandboxId });
+  const letGo = holdLane(t, { orgId: gateway.caller.orgId, id: gateway.caller.sandboxId });
   t.after(async () => {
-    await letGo();
     await gateway.close();
     await provider.close();
   });
