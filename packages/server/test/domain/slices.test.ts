@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { bySize, Lane, smallBytes, type Clock, type Sliced } from '../../src/domain/slices.ts';
+import { holdLane } from '../support/held-lane.ts';
 
 /** Time that goes on by work and by rests only; rests end when the test says so. */
 class FakeClock implements Clock {
@@ -205,4 +206,19 @@ test('work on a small body is done before the call returns, and on a large one i
     throw new Error('no');
   }
   assert.throws(() => bySize(sender, 1, failing()), /no/);
+});
+
+test('what one sender has waits in its order, and neither another of its organisation nor one of the same id elsewhere waits for it', async (t) => {
+  const letGo = holdLane(t, sender);
+  function* work(): Sliced<string> {
+    yield;
+    return 'made';
+  }
+  let isMade = false;
+  const own = Promise.resolve(bySize(sender, 1_000_000, work())).then(() => (isMade = true));
+  assert.equal(await bySize({ ...sender, id: 'b' }, 1_000_000, work()), 'made');
+  assert.equal(await bySize({ ...sender, orgId: 'p' }, 1_000_000, work()), 'made');
+  assert.equal(isMade, false);
+  await letGo();
+  await own;
 });
