@@ -1,6 +1,8 @@
 /** The numbers of the API contract, section 4, and of what it leaves to us. Each has a test and a line in the docs. */
 export const limits = {
   bodyBytes: 1024 * 1024,
+  /** Of all bodies that are read or worked on, whatever the protocol, of an organisation and of this node; small ones are free. */
+  bodiesInFlight: { smallBytes: 64 * 1024, ofOrg: 128 * 1024 * 1024, ofAll: 512 * 1024 * 1024 },
   /** Of objects and lists in each other, in a body of JSON. */
   jsonDepth: 128,
   /** Of names and values in such a body: texts, numbers, `true`, `false`, `null`, objects, lists, names of fields. */

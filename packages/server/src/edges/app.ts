@@ -2,6 +2,7 @@ import type { Context } from 'hono';
 import { Hono } from 'hono';
 import type { Network } from '../domain/address-ranges.ts';
 import { DomainError } from '../domain/errors.ts';
+import { Flight } from '../domain/flight.ts';
 import { newId } from '../domain/ids.ts';
 import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
@@ -41,6 +42,8 @@ export interface AppOptions {
   maxUnreadBytes?: number;
   /** Proxies that are believed what they say of a request's host and client. */
   trustedProxies?: readonly Network[];
+  /** For tests: with other limits. */
+  flight?: Flight;
   /** For tests: what agents' hosts serve instead of the protocols. */
   hostMounts?: (edge: Edge) => HostMount[];
 }
@@ -71,6 +74,7 @@ export function createApp(services: Services, options: AppOptions): App {
       maxUnreadBytes: options.maxUnreadBytes ?? 256 * 1024,
     }),
     proxies: createProxies(options.trustedProxies ?? []),
+    flight: options.flight ?? new Flight(),
     draining: false,
   };
   const hosts = createHosts(edge, (options.hostMounts ?? hostMounts)(edge));

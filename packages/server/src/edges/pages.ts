@@ -67,7 +67,11 @@ async function cardKeys(edge: Edge): Promise<Response> {
 }
 
 function metrics(edge: Edge, gauges: () => Record<string, number>): Response {
-  const text = edge.metrics.text({ berth_event_streams_open: edge.streams.size, ...gauges() });
+  const text = edge.metrics.text({
+    berth_event_streams_open: edge.streams.size,
+    berth_request_body_bytes: edge.flight.bytes,
+    ...gauges(),
+  });
   const head = newHead(newId());
   head['Content-Type'] = 'text/plain; version=0.0.4; charset=utf-8';
   return new Response(text, { headers: head });

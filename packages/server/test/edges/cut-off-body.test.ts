@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import type { Context } from 'hono';
+import { uncounted } from '../../src/domain/flight.ts';
 import { readBody } from '../../src/edges/http/body.ts';
 import type { Env } from '../../src/edges/http/request.ts';
 import { inTime } from '../support/until.ts';
@@ -27,7 +28,7 @@ for (const [name, rest] of Object.entries(cases)) {
     socket.resetAndDestroy();
     await closed;
     const context = { env: { incoming } } as unknown as Context<Env>;
-    const read = inTime('it is told', readBody(context, 100), 20_000);
+    const read = inTime('it is told', readBody(context, 100, uncounted), 20_000);
     await assert.rejects(read, /The body ended before it was complete\./);
   });
 }

@@ -4,6 +4,7 @@ import { after, before, test } from 'node:test';
 import type { WebSocket } from 'ws';
 import { z } from 'zod';
 import type { DomainError } from '../../src/domain/errors.ts';
+import { uncounted } from '../../src/domain/flight.ts';
 import { limits } from '../../src/domain/limits.ts';
 import { BoundedReader, TooManyFields } from '../../src/edges/a2a/grpc/bounded-reader.ts';
 import { guarded } from '../../src/edges/acp/socket.ts';
@@ -136,7 +137,7 @@ class FakeSocket extends EventEmitter {
 test('a small message is heard at once; a large one keeps the socket unread, and all behind it, the end too, in its order', async (t) => {
   const socket = new FakeSocket();
   t.after(() => socket.emit('close'));
-  const sdk = guarded(socket as unknown as WebSocket, { orgId: 'o', id: 'key' });
+  const sdk = guarded(socket as unknown as WebSocket, { orgId: 'o', id: 'key' }, () => uncounted);
   const heard: (number | 'close')[] = [];
   sdk.on!('message', (text: unknown) => heard.push((JSON.parse(String(text)) as { id: number }).id));
   sdk.on!('close', () => heard.push('close'));

@@ -5,6 +5,7 @@ import { limits } from '../../domain/limits.ts';
 import { hostKey } from '../hosts/credentials.ts';
 import type { HostCall, HostMount, UpgradeCall } from '../hosts/host-edge.ts';
 import { acpAgent } from './agent.ts';
+import { assembly } from './assembly.ts';
 import type { OpenConnection } from './connections.ts';
 import { Connections } from './connections.ts';
 import { requestError } from './errors.ts';
@@ -71,7 +72,8 @@ export function acpMount(): HostMount {
           connections.remove(connection);
         });
         sockets.handleUpgrade(request, socket, firstBytes, (websocket) => {
-          prepared.accept(guarded(websocket, { orgId: caller.orgId, id: caller.keyId }));
+          const heard = assembly(websocket, socket, call.openBody);
+          prepared.accept(guarded(websocket, { orgId: caller.orgId, id: caller.keyId }, heard));
         });
       },
       close: () => void acp.close().catch(() => undefined),

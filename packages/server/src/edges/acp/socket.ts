@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { PreparedWebSocketUpgrade } from '@agentclientprotocol/sdk/experimental/server';
 import type { WebSocket } from 'ws';
 import { WebSocketServer } from 'ws';
+import type { BodyHold } from '../../domain/flight.ts';
 import { limits } from '../../domain/limits.ts';
 import { bySize, type BodySender, type Sliced } from '../../domain/slices.ts';
 import { InOrder } from './in-order.ts';
@@ -38,9 +39,9 @@ type Listener = (...args: unknown[]) => void;
 /**
  * A client that is gone without a word is noticed by its silence, and one that floods is let go. What is refused here
  * does not reach the SDK. A large message has turns with those of other `sender`s; what comes behind it waits, unread
- * if it can.
+ * if it can. `heard` gives what holds the bytes of a message that has come.
  */
-export function guarded(socket: WebSocket, sender: BodySender): SdkSocket {
+export function guarded(socket: WebSocket, sender: BodySender, heard: () => BodyHold): SdkSocket {
   let isAlive = true;
   const order = new InOrder((isBusy) => (isBusy ? socket.pause() : socket.resume()));
   const mayTake = createAllowance();
@@ -83,6 +84,14 @@ export function guarded(socket: WebSocket, sender: BodySender): SdkSocket {
     else if (answer !== null) send(JSON.stringify(answer));
   }
 
+  function mayHear(data: Buffer, isBinary: boolean): boolean {
+    if (socket.readyState !== socket.OPEN) return false;
+    if (isBinary) socket.close(closeCodes.unsupported, 'send text frames');
+    else if (mayTake(data.length)) return true;
+    else socket.close(closeCodes.policy, 'too fast');
+    return false;
+  }
+
   return {
     get readyState() {
       return socket.readyState;
@@ -99,15 +108,21 @@ export function guarded(socket: WebSocket, sender: BodySender): SdkSocket {
       if (type !== 'message') return socket.on(type, listener);
       return socket.on('message', (data: Buffer, isBinary) => {
         isAlive = true;
-        if (socket.readyState !== socket.OPEN) return;
-        if (isBinary) return socket.close(closeCodes.unsupported, 'send text frames');
-        if (!mayTake(data.length)) return socket.close(closeCodes.policy, 'too fast');
-        order.add(() => bySize(sender, data.length, take(data, listener as Listener)));
+        const hold = heard();
+        if (!mayHear(data, isBinary)) return hold.drop();
+        const { length } = data;
+        order.add(() => letGo(hold, bySize(sender, length, take(data, listener as Listener))));
       });
     },
     // The SDK lets go of a socket only when it is closed.
     off: (type: string, listener: Listener) => socket.off(type, listener),
   };
+}
+
+/** Drops what held a message when the work on it is done. */
+function letGo(hold: BodyHold, work: void | Promise<void>): void | Promise<void> {
+  if (work instanceof Promise) return work.finally(hold.drop);
+  hold.drop();
 }
 
 function createAllowance(): (bytes: number) => boolean {

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { A2aCapability } from '../../domain/a2a-capabilities.ts';
 import type { DomainError } from '../../domain/errors.ts';
+import type { BodyHold } from '../../domain/flight.ts';
 import type { Log } from '../../domain/log.ts';
 import type { Agent } from '../../domain/nouns.ts';
 import type { Caller, Services } from '../../services/api.ts';
@@ -121,6 +122,8 @@ export interface PublicUpgradeCall extends AnyCall {
   socket: Duplex;
   /** The first bytes after the head. */
   firstBytes: Buffer;
+  /** For the bytes of one message that comes. */
+  openBody(): BodyHold;
 }
 
 export interface UpgradeCall extends PublicUpgradeCall {

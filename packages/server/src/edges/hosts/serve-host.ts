@@ -2,6 +2,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Context } from 'hono';
 import { a2aCapabilities } from '../../domain/a2a-capabilities.ts';
 import { DomainError, notFound } from '../../domain/errors.ts';
+import type { BodyHold } from '../../domain/flight.ts';
 import { newId } from '../../domain/ids.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Agent } from '../../domain/nouns.ts';
@@ -41,7 +42,7 @@ export async function serveHost(
   if (edge.draining) head['Connection'] = 'close';
   const path = sentPath(c);
   const prepared = table.find(({ mount }) => mount.owns(path));
-  const trace: { keyId: string | null } = { keyId: null };
+  const trace: Trace = { keyId: null, body: null };
   let response: Response;
   let failure: DomainError | null = null;
   try {
@@ -51,6 +52,8 @@ export async function serveHost(
     const asked = { path, query: queryText(c.req.url), header: (name: string) => header(c, name) };
     const refusal = prepared?.mount.refuse?.(failure, requestId, asked);
     response = refusal ? errorResponseAs(failure, head, refusal) : errorResponse(failure, head);
+  } finally {
+    trace.body?.drop();
   }
   const ms = performance.now() - startedAt;
   const isSent = response === RESPONSE_ALREADY_SENT;
@@ -74,6 +77,11 @@ export async function serveHost(
   return response;
 }
 
+interface Trace {
+  keyId: string | null;
+  body: BodyHold | null;
+}
+
 interface Asked {
   label: string;
   path: string;
@@ -81,7 +89,7 @@ interface Asked {
   head: Head;
   requestId: string;
   edge: Edge;
-  trace: { keyId: string | null };
+  trace: Trace;
 }
 
 async function answer(c: Context<Env>, asked: Asked): Promise<Response> {
@@ -127,6 +135,7 @@ export function narrowed(caller: Caller, agent: Agent): Caller {
 function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
   const { edge, head, requestId, path } = asked;
   const { incoming, outgoing } = c.env ?? {};
+  const hold = (asked.trace.body = edge.flight.open(agent.orgId));
   return {
     agent,
     origin: agentUrl(agent.id, edge.addresses),
@@ -142,8 +151,8 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
     request: c.req.raw,
     head,
     node: incoming && outgoing ? { incoming, outgoing } : null,
-    json: (options) => readJsonBody(c, { orgId: agent.orgId, id: agent.id }, options),
-    bytes: (maxBytes = limits.bodyBytes) => readBody(c, maxBytes),
+    json: (options) => readJsonBody(c, { orgId: agent.orgId, id: agent.id }, hold, options),
+    bytes: (maxBytes = limits.bodyBytes) => readBody(c, maxBytes, hold),
     adopt: (response) => adopt(response, head),
     gone: (controller = new AbortController()) => abortWhenGone(outgoing, controller),
     hasLeft: () => outgoing !== undefined && clientLeft(outgoing) && !edge.draining,
@@ -152,9 +161,11 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
 
 function keyedCall(c: Context<Env>, asked: Asked, agent: Agent, caller: Caller): HostCall {
   const outgoing = c.env?.outgoing;
-  return Object.assign(publicCall(c, asked, agent), {
+  const call = publicCall(c, asked, agent);
+  const hold = asked.trace.body!;
+  return Object.assign(call, {
     caller,
-    json: (options?: JsonBodyOptions) => readJsonBody(c, { orgId: caller.orgId, id: caller.keyId }, options),
+    json: (options?: JsonBodyOptions) => readJsonBody(c, { orgId: caller.orgId, id: caller.keyId }, hold, options),
     canStream: outgoing !== undefined && c.req.raw.method !== 'HEAD',
     stream: async (frame, begin) => {
       if (outgoing) return asked.edge.streams.open(outgoing, asked.head, begin, frame);

@@ -77,6 +77,7 @@ export function hostUpgrades(
       request,
       socket,
       firstBytes,
+      openBody: () => edge.flight.open(agent.orgId),
     });
     if (mount.isPublic && upgrade.handlePublic) {
       const agent = await edge.services.agents.find(label);

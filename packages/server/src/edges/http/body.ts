@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Context } from 'hono';
 import { DomainError } from '../../domain/errors.ts';
+import type { BodyHold } from '../../domain/flight.ts';
 import { shapeOf, tooManyValues } from '../../domain/json-shape.ts';
 import { GrowingBytes } from '../../domain/growing-bytes.ts';
 import { limits } from '../../domain/limits.ts';
@@ -23,30 +24,31 @@ export interface JsonBodyOptions {
 
 /**
  * The JSON body of a request (RFC 8259). No body at all reads as `{}`, so that what is missing is told by name. `sender` is
- * who waits in turns with others when it is large, until its connection closes. Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`,
- * `invalid_request`.
+ * who waits in turns with others when it is large, until its connection closes; `hold` counts its bytes. Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`,
+ * `invalid_request`, and what `hold` throws.
  */
 export async function readJsonBody(
   c: Context<Env>,
   sender: BodySender,
+  hold: BodyHold,
   { maxBytes = limits.bodyBytes, mediaTypes = [], onRead = () => undefined }: JsonBodyOptions = {},
 ): Promise<unknown> {
   if (!hasBody(c)) return {};
   requireJson(header(c, 'content-type'), header(c, 'content-encoding'), mediaTypes);
-  const bytes = await readBody(c, maxBytes);
+  const bytes = await readBody(c, maxBytes, hold);
   if (bytes.length === 0) return {};
   const waits = bytes.length > smallBytes;
   const gone = waits ? abortWhenGone(c.env?.outgoing, new AbortController()) : undefined;
   return bySize({ ...sender, gone }, bytes.length, parse(bytes, onRead));
 }
 
-/** The whole body. Throws `body_too_large`, without reading the rest, and `invalid_request` when it does not come. */
-export async function readBody(c: Context<Env>, maxBytes: number): Promise<Buffer> {
+/** The whole body. Throws `body_too_large`, without reading the rest, `invalid_request` when it does not come, and what `hold` throws. */
+export async function readBody(c: Context<Env>, maxBytes: number, hold: BodyHold): Promise<Buffer> {
   if (!hasBody(c)) return Buffer.alloc(0);
   const declared = Number(header(c, 'content-length') ?? 0);
   if (declared > maxBytes) throw tooLarge(maxBytes);
   const incoming = c.env?.incoming;
-  return incoming ? readIncoming(incoming, maxBytes) : readWeb(c.req.raw, maxBytes);
+  return incoming ? readIncoming(incoming, maxBytes, hold) : readWeb(c.req.raw, maxBytes, hold);
 }
 
 function hasBody(c: Context<Env>): boolean {
@@ -106,7 +108,7 @@ function tooLarge(maxBytes: number): DomainError {
 const cutOff = () => new DomainError('invalid_request', 'The body ended before it was complete.');
 
 /** Straight from the socket's events: a web stream in between costs more than the parsing. */
-function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buffer> {
+function readIncoming(incoming: IncomingMessage, maxBytes: number, hold: BodyHold): Promise<Buffer> {
   // Whoever has gone before we came to read is told of by no further event.
   if (incoming.destroyed) return Promise.reject(cutOff());
   return new Promise((resolve, reject) => {
@@ -117,8 +119,14 @@ function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buff
       finish();
     };
     const onData = (chunk: Buffer) => {
-      if (held.length + chunk.length > maxBytes) settle(() => reject(tooLarge(maxBytes)));
-      else held.add(chunk);
+      try {
+        if (held.length + chunk.length > maxBytes) throw tooLarge(maxBytes);
+        hold.add(chunk.length);
+        held.add(chunk);
+      } catch (error) {
+        held.clear();
+        settle(() => reject(error as Error));
+      }
     };
     const onEnd = () => settle(() => resolve(held.whole()));
     const onClose = () => settle(() => reject(cutOff()));
@@ -130,12 +138,13 @@ function readIncoming(incoming: IncomingMessage, maxBytes: number): Promise<Buff
   });
 }
 
-async function readWeb(request: Request, maxBytes: number): Promise<Buffer> {
+async function readWeb(request: Request, maxBytes: number, hold: BodyHold): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of request.body ?? []) {
     bytes += chunk.byteLength;
     if (bytes > maxBytes) throw tooLarge(maxBytes);
+    hold.add(chunk.byteLength);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);

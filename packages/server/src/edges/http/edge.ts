@@ -1,3 +1,4 @@
+import type { Flight } from '../../domain/flight.ts';
 import type { Log } from '../../domain/log.ts';
 import type { Services } from '../../services/api.ts';
 import type { Metrics } from './metrics.ts';
@@ -13,6 +14,8 @@ export interface Edge {
   metrics: Metrics;
   streams: Streams;
   proxies: Proxies;
+  /** Bodies that are read or worked on. */
+  flight: Flight;
   /** While true, answers ask clients to close their connection. */
   draining: boolean;
 }

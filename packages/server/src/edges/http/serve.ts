@@ -1,5 +1,6 @@
 import type { Context } from 'hono';
 import { DomainError } from '../../domain/errors.ts';
+import type { BodyHold } from '../../domain/flight.ts';
 import { newId } from '../../domain/ids.ts';
 import type { Caller } from '../../services/api.ts';
 import type { Answer, Head } from './answer.ts';
@@ -43,7 +44,7 @@ export async function serve(c: Context<Env>, prepared: Prepared, edge: Edge): Pr
   const requestId = newId();
   const head = newHead(requestId);
   if (edge.draining) head['Connection'] = 'close';
-  const trace: Trace = { keyId: null };
+  const trace: Trace = { keyId: null, body: null };
   let response: Response;
   let failure: DomainError | null = null;
   try {
@@ -51,6 +52,8 @@ export async function serve(c: Context<Env>, prepared: Prepared, edge: Edge): Pr
   } catch (error) {
     failure = presentable(error, requestId);
     response = errorResponse(failure, head);
+  } finally {
+    trace.body?.drop();
   }
   const ms = performance.now() - startedAt;
   prepared.stats.observe(response.status, ms / 1000);
@@ -60,6 +63,7 @@ export async function serve(c: Context<Env>, prepared: Prepared, edge: Edge): Pr
 
 interface Trace {
   keyId: string | null;
+  body: BodyHold | null;
 }
 
 async function answer(
@@ -72,6 +76,7 @@ async function answer(
   const { route } = prepared;
   const caller = await admit(c, edge, head);
   trace.keyId = caller.keyId;
+  trace.body = edge.flight.open(caller.orgId);
   const params: Record<string, string> = {};
   let input: Input;
   try {
@@ -81,7 +86,7 @@ async function answer(
       const before = isPath ? route.path.split('/').length - 2 : 0;
       params[name] = readParam(name, isPath ? restOfPath(c, before) : (c.req.param(`p${index}`) ?? ''));
     }
-    input = await readInput(c, route, caller);
+    input = await readInput(c, route, caller, trace.body);
   } catch (error) {
     await checkAccess(route, edge.services, caller, params);
     throw error;
@@ -92,11 +97,9 @@ async function answer(
   return result instanceof Response ? result : toResponse(result, head);
 }
 
-async function readInput(c: Context<Env>, route: Route, { orgId, keyId }: Caller): Promise<Input> {
+async function readInput(c: Context<Env>, route: Route, { orgId, keyId }: Caller, hold: BodyHold): Promise<Input> {
   const query = validate(route.query, parseQuery(queryText(c.req.url)), 'query');
-  const body = takesBody(route)
-    ? validate(route.body, await readJsonBody(c, { orgId, id: keyId }), 'body')
-    : {};
+  const body = takesBody(route) ? validate(route.body, await readJsonBody(c, { orgId, id: keyId }, hold), 'body') : {};
   const keyed = route.method === 'post' && route.idempotency !== 'own';
   return { query, body, idempotencyKey: keyed ? idempotencyKey(header(c, 'idempotency-key')) : null };
 }

@@ -1,7 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import type { Readable } from 'node:stream';
 import { ServerInterceptingCall } from '@grpc/grpc-js';
 import type { Metadata, ServerInterceptor } from '@grpc/grpc-js';
 import { DomainError } from '../../../domain/errors.ts';
+import type { BodyHold } from '../../../domain/flight.ts';
 import { newId } from '../../../domain/ids.ts';
 import type { Agent } from '../../../domain/nouns.ts';
 import type { Caller } from '../../../services/api.ts';
@@ -24,6 +26,10 @@ export interface Admitted {
   caller: Caller;
   /** RateLimit and RateLimit-Policy, as over HTTP. */
   head: Head;
+  /** The bytes of its message. */
+  body: BodyHold;
+  /** From then on it is the operation that drops them, however it ends. */
+  isWorkedOn: boolean;
 }
 
 export type Refused = Pick<Admitted, 'path' | 'label' | 'requestId' | 'startedAt'> & {
@@ -46,9 +52,23 @@ export function admission(
 
   const interceptor: ServerInterceptor = (method, call) => {
     let timer: NodeJS.Timeout | undefined;
+    let found: Admitted | null = null;
+    let cameBytes = 0;
     const late = () => {
       const error = new DomainError('invalid_request', 'The message did not arrive in time.');
       call.sendStatus(endedBy(error, newId()).status);
+    };
+    /** False: there are too many, and the call has ended. */
+    const hold = (bytes: number): boolean => {
+      try {
+        found!.body.add(bytes);
+        return true;
+      } catch (error) {
+        const ended = endedBy(error, found!.requestId);
+        call.sendStatus(ended.status);
+        onRefused({ ...found!, keyId: found!.caller.keyId, ...ended });
+        return false;
+      }
     };
     return new ServerInterceptingCall(call, {
       start: (next) =>
@@ -61,8 +81,14 @@ export function admission(
             const asked = { path: method.path, label, requestId: newId(), startedAt: performance.now() };
             const trace = { keyId: null as string | null };
             admitted(edge, incoming, label, trace).then(
-              (found) => {
-                kept.set(metadata, { ...asked, ...found });
+              (known) => {
+                const body = edge.flight.open(known.caller.orgId);
+                found = { ...asked, ...known, body, isWorkedOn: false };
+                kept.set(metadata, found);
+                onBytes(call, (bytes) => {
+                  cameBytes += bytes;
+                  return hold(bytes);
+                });
                 timer = setTimeout(late, MESSAGE_TIMEOUT_MS);
                 admit(metadata);
               },
@@ -73,15 +99,34 @@ export function admission(
               },
             );
           },
+          onReceiveMessage(message, next) {
+            // It may have come compressed.
+            if (hold(Math.max(0, (message as Buffer).length - cameBytes))) next(message);
+          },
           onReceiveHalfClose(next) {
             clearTimeout(timer);
             next();
           },
-          onCancel: () => clearTimeout(timer),
+          onCancel() {
+            clearTimeout(timer);
+            if (found && !found.isWorkedOn) found.body.drop();
+          },
         }),
     });
   };
   return { interceptor, of: (metadata) => kept.get(metadata)! };
+}
+
+/**
+ * Tells of what comes of a call's message, until `take` is false. It is put together where nobody looks, and the call does not say
+ * how its bytes come, so that its stream is asked; a test tells when that is another one.
+ */
+function onBytes(call: object, take: (bytes: number) => boolean): void {
+  const { stream } = call as { stream: Readable };
+  const onData = (piece: Buffer): void => {
+    if (!take(piece.length)) stream.off('data', onData);
+  };
+  stream.prependListener('data', onData);
 }
 
 async function admitted(

@@ -60,6 +60,7 @@ export function addCalls(
     answer: (ended: Ended | null, bytes: Buffer | null) => void,
   ): Promise<void> {
     const admitted = admittedOf(call.metadata);
+    admitted.isWorkedOn = true;
     const stop = new AbortController();
     // It is told after each call, also after one that was answered.
     call.once('cancelled', () => stop.abort(clientGone));
@@ -73,6 +74,7 @@ export function addCalls(
       ended = endOf(error, admitted.requestId);
     }
     open.delete(stop);
+    admitted.body.drop();
     const isGone = call.cancelled;
     answer(ended, bytes);
     onEnd(admitted, ended, isGone);
@@ -169,7 +171,11 @@ async function stream(
       request,
       metadata,
       sendMetadata: () => undefined,
-      write: (value: unknown) => void call.write(method.responseSerialize(value)),
+      write(value: unknown) {
+        // As over HTTP, where it is answered when its stream begins.
+        context.admitted.body.drop();
+        call.write(method.responseSerialize(value));
+      },
       emit: (_name: 'error', status: StatusObject) => (failed = status),
       end: () => (failed ? reject(told(failed)) : resolve()),
     };

@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DomainError } from '../../src/domain/errors.ts';
+import { type BodyHold, Flight } from '../../src/domain/flight.ts';
+import { limits } from '../../src/domain/limits.ts';
+import { seeded } from '../support/scripts.ts';
+
+const most = { smallBytes: 10, ofOrg: 100, ofAll: 250 };
+const refusedAs = (code: string) => (error: unknown) =>
+  error instanceof DomainError && error.code === code && error.retryAfterSeconds === 1;
+
+test('a body counts from its first byte once it is not small, as it grows, until it is dropped', () => {
+  const flight = new Flight(most);
+  const hold = flight.open('a');
+  hold.add(10);
+  assert.equal(flight.bytes, 0);
+  hold.add(1);
+  assert.deepEqual([flight.bytes, flight.bytesOf('a')], [11, 11]);
+  hold.add(50);
+  assert.deepEqual([flight.bytes, flight.bytesOf('a')], [61, 61]);
+  hold.drop();
+  hold.drop();
+  assert.deepEqual([flight.bytes, flight.bytesOf('a')], [0, 0]);
+  // What comes behind the end of its request.
+  hold.add(60);
+  assert.equal(flight.bytes, 0);
+});
+
+test('what is not of the body counts no more', () => {
+  const flight = new Flight(most);
+  const hold = flight.open('a');
+  for (let at = 0; at < 1_000; at += 1) {
+    hold.add(6);
+    hold.remove(6);
+  }
+  hold.add(20);
+  hold.remove(6);
+  assert.equal(flight.bytes, 14);
+  hold.remove(6);
+  assert.equal(flight.bytes, 0);
+  hold.drop();
+  assert.equal(flight.bytes, 0);
+});
+
+test('an organisation has its bound to the byte, and one that has reached it takes nothing from another', () => {
+  const flight = new Flight(most);
+  const hold = flight.open('a');
+  hold.add(60);
+  hold.add(40);
+  assert.throws(() => hold.add(1), refusedAs('rate_limited'));
+  assert.throws(() => flight.open('a').add(11), refusedAs('rate_limited'));
+  flight.open('a').add(10);
+  const other = flight.open('b');
+  other.add(100);
+  assert.deepEqual([flight.bytesOf('a'), flight.bytesOf('b'), flight.bytes], [100, 100, 200]);
+  hold.drop();
+  flight.open('a').add(100);
+});
+
+test('the node has its bound too, and small bodies are taken beyond it', () => {
+  const flight = new Flight(most);
+  for (const org of ['a', 'b']) flight.open(org).add(100);
+  const last = flight.open('c');
+  last.add(50);
+  assert.throws(() => last.add(1), refusedAs('unavailable'));
+  assert.equal(flight.bytes, 250);
+  flight.open('d').add(10);
+  assert.equal(flight.bytes, 250);
+});
+
+test('forty prompts of 1.5 MB of one organisation fit, and the bounds leave room for four organisations at theirs', () => {
+  const flight = new Flight();
+  for (let at = 0; at < 40; at += 1) flight.open('a').add(1_500_000);
+  const { ofOrg, ofAll } = limits.bodiesInFlight;
+  assert.deepEqual([ofOrg, ofAll], [128 * 1024 * 1024, 512 * 1024 * 1024]);
+  const full = new Flight();
+  for (const org of ['a', 'b', 'c', 'd']) full.open(org).add(ofOrg);
+  assert.throws(() => full.open('e').add(100_000), refusedAs('unavailable'));
+});
+
+test('in whatever order bodies grow, are refused and end, the sums are those of what is held, never above the bounds, and nothing at the end', () => {
+  const seed = Date.now();
+  const draw = seeded(seed);
+  const pick = (count: number) => Math.floor(draw() * count);
+  for (let round = 0; round < 200; round += 1) {
+    const flight = new Flight(most);
+    const open: { org: string; bytes: number; hold: BodyHold }[] = [];
+    const counted = (org?: string) =>
+      open
+        .filter((one) => (org === undefined || one.org === org) && one.bytes > most.smallBytes)
+        .reduce((sum, one) => sum + one.bytes, 0);
+    for (let step = 0; step < 100; step += 1) {
+      const one = open[pick(open.length + 1)];
+      const what = draw();
+      if (!one) {
+        const org = 'abcd'[pick(4)]!;
+        open.push({ org, bytes: 0, hold: flight.open(org) });
+      } else if (what < 0.6) {
+        const bytes = pick(40);
+        const due = one.bytes + bytes > most.smallBytes ? one.bytes + bytes : 0;
+        const had = one.bytes > most.smallBytes ? one.bytes : 0;
+        const fits =
+          due <= had || (counted(one.org) - had + due <= most.ofOrg && counted() - had + due <= most.ofAll);
+        if (fits) {
+          one.hold.add(bytes);
+          one.bytes += bytes;
+        } else assert.throws(() => one.hold.add(bytes), DomainError, `seed ${seed}`);
+      } else if (what < 0.7) {
+        const bytes = pick(one.bytes + 1);
+        one.hold.remove(bytes);
+        one.bytes -= bytes;
+      } else {
+        one.hold.drop();
+        if (draw() < 0.5) one.hold.drop();
+        open.splice(open.indexOf(one), 1);
+      }
+      assert.equal(flight.bytes, counted(), `seed ${seed}`);
+      for (const org of 'abcd') assert.equal(flight.bytesOf(org), counted(org), `seed ${seed}`);
+    }
+    for (const { hold } of open) hold.drop();
+    assert.equal(flight.bytes, 0, `seed ${seed}`);
+  }
+});

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:http2';
+import { after, before, test } from 'node:test';
+import { SendMessageRequest } from '@a2a-js/sdk';
+import { status as codes } from '@grpc/grpc-js';
+import { limits } from '../../src/domain/limits.ts';
+import { grpcPort, grpcWire } from '../support/a2a-grpc.ts';
+import { type A2aWorld, a2aWorld, message } from '../support/a2a-world.ts';
+import { until } from '../support/until.ts';
+
+let world: A2aWorld;
+let port: number;
+before(async () => {
+  world = await a2aWorld({ env: { BERTH_A2A_GRPC_PORT: '0' } });
+  port = grpcPort((await world.request('GET', '/.well-known/agent-card.json')).body);
+});
+after(() => world?.close());
+
+async function bytesInFlight(): Promise<number> {
+  const response = await fetch(`http://127.0.0.1:${world.service.port}/metrics`);
+  return Number(/^berth_request_body_bytes (\d+)$/m.exec(await response.text())![1]);
+}
+const allGivenBack = () => until('all bytes are given back', async () => (await bytesInFlight()) === 0);
+const large = (bytes: number) =>
+  message('echo', { parts: [{ text: 'echo' }, { data: { x: 'x'.repeat(bytes) } }] });
+
+test('forty prompts of 1.5 MB that one organisation sends at once are all answered', async () => {
+  const sent = Array.from({ length: 40 }, () => world.rpc('SendMessage', { message: large(1_500_000) }));
+  for (const { result, error } of await Promise.all(sent))
+    assert.equal(result?.task.status.state, 'TASK_STATE_COMPLETED', JSON.stringify(error));
+  await allGivenBack();
+});
+
+test('a body of exactly as much as it may have is read, and one of a byte more is not', async () => {
+  const body = '{"jsonrpc":"2.0","id":1,"method":"Nothing","params":{"x":"';
+  const padded = (bytes: number) => `${body}${'x'.repeat(bytes - body.length - 3)}"}}`;
+  const whole = await world.request('POST', '/a2a', { body: padded(limits.a2aBodyBytes) });
+  assert.deepEqual([whole.status, whole.body.error.code], [200, -32601]);
+  const over = await world.request('POST', '/a2a', { body: padded(limits.a2aBodyBytes + 1) });
+  assert.equal(over.status, 413);
+  await allGivenBack();
+});
+
+/** A call whose message is still to come. */
+function messageStream(session: ClientHttp2Session): ClientHttp2Stream {
+  const stream = session.request(
+    {
+      ':method': 'POST',
+      ':path': '/lf.a2a.v1.A2AService/SendMessage',
+      ':authority': `${world.agent.id}.localhost`,
+      'content-type': 'application/grpc',
+      te: 'trailers',
+      authorization: `Bearer ${world.service.key}`,
+    },
+    { endStream: false },
+  );
+  return stream.on('error', () => undefined).resume();
+}
+
+function frameHead(bytes: number): Buffer {
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(bytes, 1);
+  return head;
+}
+
+test('a message of gRPC counts while it comes, and no more when its client has gone, or it is answered', async () => {
+  const session = connect(`http://127.0.0.1:${port}`);
+  session.on('error', () => undefined);
+  // One whose client goes, and one that says that it has ended amid its message.
+  for (const end of ['gone', 'half'] as const) {
+    const stream = messageStream(session);
+    stream.write(Buffer.concat([frameHead(1_000_000), Buffer.alloc(200_000)]));
+    await until('what has come counts', async () => (await bytesInFlight()) === 200_005);
+    if (end === 'gone') stream.close();
+    else stream.end();
+    await allGivenBack();
+  }
+  session.close();
+  await once(session, 'close');
+
+  const wire = grpcWire(port);
+  try {
+    const asked = { agentId: world.agent.id, key: world.service.key };
+    const request = SendMessageRequest.fromJSON({ message: large(1_500_000) });
+    for (const method of ['SendMessage', 'SendStreamingMessage']) {
+      const { code, details, messages } = await wire.call({ ...asked, method, request });
+      assert.equal(code, codes.OK, details);
+      assert.ok(messages.length > 0);
+      await allGivenBack();
+    }
+    const broken = Buffer.alloc(500_000, 0xff);
+    const { code } = await wire.call({ ...asked, method: 'SendMessage', request: broken });
+    assert.equal(code, codes.INVALID_ARGUMENT);
+    await allGivenBack();
+  } finally {
+    wire.close();
+  }
+});
+
+test('beyond the bound of its organisation a large message of gRPC is refused with when to come again, and a small one is answered', async () => {
+  const session = connect(`http://127.0.0.1:${port}`);
+  session.on('error', () => undefined);
+  const count = Math.floor(limits.bodiesInFlight.ofOrg / limits.a2aBodyBytes);
+  for (let at = 0; at < count; at += 1) {
+    const stream = messageStream(session);
+    stream.write(Buffer.concat([frameHead(limits.a2aBodyBytes), Buffer.alloc(limits.a2aBodyBytes - 1_000)]));
+  }
+  await until('they have come', async () => (await bytesInFlight()) === count * (limits.a2aBodyBytes - 995));
+  const wire = grpcWire(port);
+  try {
+    const send = (bytes: number) =>
+      wire.call({
+        agentId: world.agent.id,
+        key: world.service.key,
+        method: 'SendMessage',
+        request: SendMessageRequest.fromJSON({ message: large(bytes) }),
+      });
+    const refused = await send(3_000_000);
+    assert.deepEqual([refused.code, refused.messages], [codes.RESOURCE_EXHAUSTED, []]);
+    assert.match(refused.details, /Too many large requests of this organisation/);
+    assert.match(String(refused.trailing.get('grpc-status-details-bin')[0]), /google\.rpc\.RetryInfo/);
+    assert.equal((await send(100)).code, codes.OK);
+  } finally {
+    wire.close();
+    session.destroy();
+  }
+  await allGivenBack();
+});
