@@ -93,7 +93,7 @@ export function createA2aDelivery(deps: DeliveryDependencies): A2aDelivery {
   }
 
   async function send(row: PushConfigRow): Promise<void> {
-    const events = await tasks.events([row.runId], true);
+    const events = await tasks.events(row, [row.runId], true);
     const contextId =
       (await tasks.contextIds([row.conversationId])).get(row.conversationId) ?? row.conversationId;
     const { runId: taskId, version, deliveredSeq: afterSeq } = row;

@@ -80,7 +80,7 @@ export function createA2a(deps: A2aDependencies): Omit<A2aService, 'signCard' | 
     },
 
     async taskEvents(p, runIds, withArtifacts) {
-      return runIds.length === 0 ? [] : tasks.events(runIds, withArtifacts);
+      return runIds.length === 0 ? [] : tasks.events(p, runIds, withArtifacts);
     },
 
     async putPushConfig(p, agentId, runId, config, fromStart) {

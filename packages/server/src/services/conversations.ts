@@ -44,7 +44,7 @@ export function createConversations(deps: ConversationsDependencies): Conversati
     async messages(p, id, query) {
       await visibleConversation(db, p, id);
       return pageById(cursors, `messages:${id}`, query, ({ before, limit }) =>
-        listMessages(db, id, before, limit, limits.pageBytes),
+        listMessages(db, p, id, before, limit, limits.pageBytes),
       );
     },
   };

@@ -50,13 +50,13 @@ export function createEvents(deps: {
       }
       const name = 'runId' in scope ? `events:run:${scope.runId}` : `events:${scope.conversationId}`;
       const before = query.cursor === null ? null : Number(cursors.decode(name, query.cursor));
-      const { rows, isCut } = await eventsBefore(db, scope, before, query.limit + 1, limits.pageBytes);
+      const { rows, isCut } = await eventsBefore(db, p, scope, before, query.limit + 1, limits.pageBytes);
       return pageOf(rows, query, (event) => String(event.seq), cursors, name, isCut);
     },
 
     async after(p, scope, after, limit) {
       await check(p, scope);
-      const { events, isAll } = await eventsWithin(db, scope, after, limit + 1, limits.pageBytes);
+      const { events, isAll } = await eventsWithin(db, p, scope, after, limit + 1, limits.pageBytes);
       return { events: events.slice(0, limit), hasMore: !isAll || events.length > limit };
     },
 
@@ -76,7 +76,7 @@ export function createEvents(deps: {
           isPatient,
           after: Math.max(after, from.after),
           opening: after <= from.after ? from.opening : [],
-          read: (cursor) => eventsWithin(db, { conversationId }, cursor, PAGE, PAGE_BYTES),
+          read: (cursor) => eventsWithin(db, p, { conversationId }, cursor, PAGE, PAGE_BYTES),
           endsRun: (event: ConversationEvent) => endsRun(event.type),
           onError: (error) =>
             log.error('An event stream could not be read.', { conversationId, error: String(error) }),

@@ -1,7 +1,8 @@
 import type { ConversationEvent, EventType } from '../domain/events.ts';
+import type { Reader } from '../domain/large-json.ts';
 import type { RunStatus } from '../domain/nouns.ts';
 import type { Database } from './database.ts';
-import { eventOf, type EventRow } from './events.ts';
+import { eventsOf, type EventText } from './events.ts';
 
 export interface TaskFilter {
   conversationId: string | null;
@@ -101,12 +102,12 @@ export function createA2aTaskStore(db: Database) {
     },
 
     /** Of runs, oldest first, without the pieces of their texts. */
-    async events(runIds: string[], withArtifacts: boolean): Promise<ConversationEvent[]> {
+    async events(reader: Reader, runIds: string[], withArtifacts: boolean): Promise<ConversationEvent[]> {
       const types = withArtifacts ? [...taskTypes, 'artifact.updated'] : taskTypes;
-      const rows = await db.sql<EventRow[]>`
-        select conversation_id, seq, run_id, type, data, at from events
+      const rows = await db.sql<EventText[]>`
+        select conversation_id, seq, run_id, type, data::text as data, at from events
         where run_id = any (${runIds}::uuid[]) and type = any (${types}::text[]) order by conversation_id, seq`;
-      return rows.map(eventOf);
+      return eventsOf(reader, rows);
     },
 
     /** The seq of the last event of a run. */

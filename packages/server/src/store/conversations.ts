@@ -1,3 +1,4 @@
+import { parsedTexts, type Reader } from '../domain/large-json.ts';
 import type { Conversation, Message, Role } from '../domain/nouns.ts';
 import type { MessageExtras } from '../domain/parts.ts';
 import type { Database, Sql } from './database.ts';
@@ -67,6 +68,7 @@ interface MessageRow {
 /** Newest first, and no more of them than take `maxBytes` together (one is always there). */
 export async function listMessages(
   db: Database,
+  reader: Reader,
   conversationId: string,
   before: string | null,
   limit: number,
@@ -75,14 +77,19 @@ export async function listMessages(
   const { sql } = db;
   const bound = before === null ? sql`` : sql`and id < ${before}`;
   const size = sql`octet_length(content) + coalesce(octet_length(extras::text), 0)`;
-  const rows = await sql<(MessageRow & { is_cut: boolean })[]>`
+  const rows = await sql<(Omit<MessageRow, 'extras'> & { extras: string | null; is_cut: boolean })[]>`
     with page as (
       select *, sum(${size}) over (order by id desc) - (${size}) as bytes_before
       from messages where conversation_id = ${conversationId} ${bound} order by id desc limit ${limit})
-    select id, agent_id, conversation_id, run_id, role, content, extras, artifact_ids, created_at,
+    select id, agent_id, conversation_id, run_id, role, content, extras::text as extras, artifact_ids, created_at,
       (select max(bytes_before) >= ${maxBytes} from page) as is_cut
     from page where bytes_before < ${maxBytes} order by id desc`;
-  return { rows: rows.map(messageOf), isCut: rows[0]?.is_cut ?? false };
+  const extras = (await parsedTexts(
+    reader,
+    rows.map((row) => row.extras),
+  )) as (MessageExtras | null)[];
+  const messages = rows.map((row, index) => messageOf({ ...row, extras: extras[index]! }));
+  return { rows: messages, isCut: rows[0]?.is_cut ?? false };
 }
 
 function messageOf(row: MessageRow): Message {

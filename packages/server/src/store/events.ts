@@ -1,4 +1,5 @@
 import type { ConversationEvent, EventBody } from '../domain/events.ts';
+import { parsedTexts, type Reader } from '../domain/large-json.ts';
 import type { Database, Sql } from './database.ts';
 
 export interface EventRow {
@@ -20,9 +21,23 @@ export function eventOf(row: EventRow): ConversationEvent {
   };
 }
 
+/** A row whose data was read as the text that it is stored as. */
+export type EventText = Omit<EventRow, 'data'> & { data: string };
+
+/** What is large waits its turn among what others read: the driver would parse all that arrives in one turn of the event loop. */
+export async function eventsOf(reader: Reader, rows: readonly EventText[]): Promise<ConversationEvent[]> {
+  const parsed = parsedTexts(
+    reader,
+    rows.map(({ data }) => data),
+  );
+  const all = parsed instanceof Promise ? await parsed : parsed;
+  return rows.map((row, index) => eventOf({ ...row, data: all[index] }));
+}
+
 export type EventFilter = { conversationId: string } | { runId: string };
 
 const columns = (sql: Sql) => sql`conversation_id, seq, run_id, type, data, at`;
+const textColumns = (sql: Sql) => sql`conversation_id, seq, run_id, type, data::text as data, at`;
 
 function where(sql: Sql, filter: EventFilter) {
   return 'runId' in filter ? sql`run_id = ${filter.runId}` : sql`conversation_id = ${filter.conversationId}`;
@@ -47,24 +62,26 @@ export async function eventsAfter(
  */
 export async function eventsWithin(
   db: Database,
+  reader: Reader,
   filter: EventFilter,
   after: number,
   limit: number,
   maxBytes: number,
 ): Promise<{ events: ConversationEvent[]; isAll: boolean }> {
   const { sql } = db;
-  const rows = await sql<(EventRow & { is_more: boolean })[]>`
+  const rows = await sql<(EventText & { is_more: boolean })[]>`
     with page as (
       select ${columns(sql)}, sum(octet_length(data::text)) over (order by seq) - octet_length(data::text) as bytes_before
       from events where ${where(sql, filter)} and seq > ${after}::bigint order by seq limit ${limit})
-    select ${columns(sql)}, (select count(*) = ${limit} or max(bytes_before) >= ${maxBytes} from page) as is_more
+    select ${textColumns(sql)}, (select count(*) = ${limit} or max(bytes_before) >= ${maxBytes} from page) as is_more
     from page where bytes_before < ${maxBytes} order by seq`;
-  return { events: rows.map(eventOf), isAll: !rows[0]?.is_more };
+  return { events: await eventsOf(reader, rows), isAll: !rows[0]?.is_more };
 }
 
 /** Newest first, those before `before` (null = from the newest), cut in the same way. */
 export async function eventsBefore(
   db: Database,
+  reader: Reader,
   filter: EventFilter,
   before: number | null,
   limit: number,
@@ -72,13 +89,13 @@ export async function eventsBefore(
 ): Promise<{ rows: ConversationEvent[]; isCut: boolean }> {
   const { sql } = db;
   const bound = before === null ? sql`` : sql`and seq < ${before}::bigint`;
-  const rows = await sql<(EventRow & { is_cut: boolean })[]>`
+  const rows = await sql<(EventText & { is_cut: boolean })[]>`
     with page as (
       select ${columns(sql)}, sum(octet_length(data::text)) over (order by seq desc) - octet_length(data::text) as bytes_before
       from events where ${where(sql, filter)} ${bound} order by seq desc limit ${limit})
-    select ${columns(sql)}, (select max(bytes_before) >= ${maxBytes} from page) as is_cut
+    select ${textColumns(sql)}, (select max(bytes_before) >= ${maxBytes} from page) as is_cut
     from page where bytes_before < ${maxBytes} order by seq desc`;
-  return { rows: rows.map(eventOf), isCut: rows[0]?.is_cut ?? false };
+  return { rows: await eventsOf(reader, rows), isCut: rows[0]?.is_cut ?? false };
 }
 
 /** What a run's present attempt, or its last one, has told of artifacts, oldest first. */

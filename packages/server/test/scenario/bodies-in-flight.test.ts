@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:http2';
+import { connect } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from 'node:http2';
 import { after, before, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { SendMessageRequest } from '@a2a-js/sdk';
 import { status as codes } from '@grpc/grpc-js';
 import { limits } from '../../src/domain/limits.ts';
@@ -43,7 +45,7 @@ test('a body of exactly as much as it may have is read, and one of a byte more i
 });
 
 /** A call whose message is still to come. */
-function messageStream(session: ClientHttp2Session): ClientHttp2Stream {
+function messageStream(session: ClientHttp2Session, headers = {}): ClientHttp2Stream {
   const stream = session.request(
     {
       ':method': 'POST',
@@ -52,17 +54,43 @@ function messageStream(session: ClientHttp2Session): ClientHttp2Stream {
       'content-type': 'application/grpc',
       te: 'trailers',
       authorization: `Bearer ${world.service.key}`,
+      ...headers,
     },
     { endStream: false },
   );
   return stream.on('error', () => undefined).resume();
 }
 
-function frameHead(bytes: number): Buffer {
+function frameHead(bytes: number, isCompressed = false): Buffer {
   const head = Buffer.alloc(5);
+  head[0] = isCompressed ? 1 : 0;
   head.writeUInt32BE(bytes, 1);
   return head;
 }
+
+test('many readers at once of a message with as much in it as may be get all of it, from its task, its conversation and its events', async () => {
+  const x = 'x'.repeat(limits.partsChars - 200);
+  const sent = await world.rpc('SendMessage', {
+    message: message('echo', { parts: [{ text: 'echo' }, { data: { x } }] }),
+  });
+  const { id, contextId } = sent.result.task;
+  const paths = [
+    `/a2a/http/tasks/${id}`,
+    `/v1/conversations/${contextId}/messages`,
+    `/v1/conversations/${contextId}/events`,
+    `/v1/runs/${id}/events?after=0`,
+  ];
+  const read = async (path: string): Promise<string> => {
+    if (path.startsWith('/a2a')) return (await world.request('GET', path)).text;
+    const headers = { authorization: `Bearer ${world.service.key}` };
+    return (await fetch(`http://127.0.0.1:${world.service.port}${path}`, { headers })).text();
+  };
+  const all = await Promise.all([...paths, ...paths, ...paths].map(read));
+  for (const text of all) {
+    assert.ok(text.includes(x), text.slice(0, 300));
+    JSON.parse(text);
+  }
+});
 
 test('a message of gRPC counts while it comes, and no more when its client has gone, or it is answered', async () => {
   const session = connect(`http://127.0.0.1:${port}`);
@@ -121,6 +149,12 @@ test('beyond the bound of its organisation a large message of gRPC is refused wi
     assert.match(refused.details, /Too many large requests of this organisation/);
     assert.match(String(refused.trailing.get('grpc-status-details-bin')[0]), /google\.rpc\.RetryInfo/);
     assert.equal((await send(100)).code, codes.OK);
+    // What comes compressed counts as what it is.
+    const zipped = gzipSync(Buffer.alloc(3_000_000));
+    const stream = messageStream(session, { 'grpc-encoding': 'gzip' });
+    stream.end(Buffer.concat([frameHead(zipped.length, true), zipped]));
+    const [head] = (await once(stream, 'response')) as [IncomingHttpHeaders];
+    assert.equal(Number(head['grpc-status']), codes.RESOURCE_EXHAUSTED);
   } finally {
     wire.close();
     session.destroy();

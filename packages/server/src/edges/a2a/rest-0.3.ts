@@ -1,6 +1,8 @@
 import { LegacyRestTransportHandler, toLegacyHTTPError } from '@a2a-js/sdk/compat/v0_3/server';
 import { ServerCallContext } from '@a2a-js/sdk/server';
 import { DomainError } from '../../domain/errors.ts';
+import { jsonText } from '../../domain/large-json.ts';
+import { textResponse } from '../http/answer.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
 import { readBody } from './body.ts';
 import { failureOf, legacyError } from './errors.ts';
@@ -60,7 +62,7 @@ function decode(segment: string): string {
 export const legacyErrorBody = (error: unknown, requestId: string): unknown =>
   toLegacyHTTPError(legacyError(error, requestId));
 
-export function legacyRestFailure(call: HostCall, error: unknown): Response {
+export function legacyRestFailure(call: HostCall, error: unknown): Promise<Response> {
   const failure = failureOf(error, call.requestId);
   if (failure.cause !== undefined)
     call.log.error('request failed', { requestId: call.requestId, cause: failure.cause });
@@ -68,9 +70,8 @@ export function legacyRestFailure(call: HostCall, error: unknown): Response {
   return answer(call, failure.httpStatus, legacyErrorBody(error, call.requestId));
 }
 
-function answer(call: HostCall, status: number, body: unknown): Response {
-  call.head['Content-Type'] = 'application/json';
-  return new Response(JSON.stringify(body), { status, headers: call.head });
+async function answer(call: HostCall, status: number, body: unknown): Promise<Response> {
+  return textResponse(status, jsonText(call.caller, body), call.head);
 }
 
 async function readSend(call: HostCall): Promise<SendParams> {

@@ -9,6 +9,7 @@ import {
   TaskPushNotificationConfig,
 } from '@a2a-js/sdk';
 import { DomainError } from '../../domain/errors.ts';
+import { jsonText } from '../../domain/large-json.ts';
 import type { HostCall, HostMount } from '../hosts/host-edge.ts';
 import { readBody } from './body.ts';
 import { failureOf, restErrorOf, VersionNotSupportedError } from './errors.ts';
@@ -110,9 +111,10 @@ async function readSend(call: HostCall): Promise<SendMessageRequest> {
   return SendMessageRequest.fromJSON(body);
 }
 
-function answer(call: HostCall, body: unknown): Response {
+async function answer(call: HostCall, body: unknown): Promise<Response> {
+  const text = await jsonText(call.caller, body);
   call.head['Content-Type'] = A2A_TYPE;
-  return new Response(JSON.stringify(body), { status: 200, headers: call.head });
+  return new Response(text, { status: 200, headers: call.head });
 }
 
 function restStream(

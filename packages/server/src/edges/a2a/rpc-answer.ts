@@ -1,4 +1,6 @@
 import { JsonRpcTransportError } from '@a2a-js/sdk/errors';
+import { jsonText } from '../../domain/large-json.ts';
+import { textResponse } from '../http/answer.ts';
 import type { RpcId } from '../http/json-rpc-id.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
 import { failureOf, rpcErrorOf } from './errors.ts';
@@ -20,7 +22,6 @@ export function rpcErrorText(call: HostCall, id: RpcRequest['id'], error: unknow
   return JSON.stringify({ jsonrpc: '2.0', id, error: rpcErrorOf(failure) });
 }
 
-export function rpcAnswer(call: HostCall, body: unknown): Response {
-  call.head['Content-Type'] = 'application/json';
-  return new Response(JSON.stringify(body), { status: 200, headers: call.head });
+export async function rpcAnswer(call: HostCall, body: unknown): Promise<Response> {
+  return textResponse(200, jsonText(call.caller, body), call.head);
 }

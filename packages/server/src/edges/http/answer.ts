@@ -1,3 +1,5 @@
+import { jsonText, type Reader } from '../../domain/large-json.ts';
+
 /** What a handler gives back; `toResponse` makes bytes of it. A body of `undefined` is no body at all (204). */
 export interface Answer {
   status: number;
@@ -22,11 +24,21 @@ export function newHead(requestId: string): Head {
   };
 }
 
-export function toResponse(answer: Answer, head: Head): Response {
+export function toResponse(answer: Answer, head: Head, reader: Reader): Response | Promise<Response> {
   if (answer.headers) Object.assign(head, answer.headers);
   if (answer.body === undefined) return new Response(null, { status: answer.status, headers: head });
-  return jsonResponse(answer.status, JSON.stringify(answer.body), head);
+  return textResponse(answer.status, jsonText(reader, answer.body), head);
 }
+
+/** What `jsonText` gave, as an answer. */
+export const textResponse = (
+  status: number,
+  json: string | Promise<string>,
+  head: Head,
+): Response | Promise<Response> =>
+  json instanceof Promise
+    ? json.then((text) => jsonResponse(status, text, head))
+    : jsonResponse(status, json, head);
 
 /** `json` is text that is JSON already. */
 export function jsonResponse(status: number, json: string, head: Head): Response {

@@ -94,7 +94,7 @@ async function answer(
   const call = makeCall(c, edge, caller, params, input, head);
   if (input.idempotencyKey !== null) return once(c, route, edge, call, input.idempotencyKey, head);
   const result = await route.handler(call);
-  return result instanceof Response ? result : toResponse(result, head);
+  return result instanceof Response ? result : toResponse(result, head, call.caller);
 }
 
 async function readInput(c: Context<Env>, route: Route, { orgId, keyId }: Caller, hold: BodyHold): Promise<Input> {
