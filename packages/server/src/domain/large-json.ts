@@ -11,8 +11,8 @@ export interface Reader {
 const answers = new Lane({ ms: 4, rests: 1 });
 
 /** What is made of it is in a turn of the event loop of its own. */
-async function inTurns<T>({ keyId }: Reader, work: Sliced<T>): Promise<T> {
-  const made = await answers.run(keyId, work);
+async function inTurns<T>({ orgId, keyId }: Reader, work: Sliced<T>): Promise<T> {
+  const made = await answers.run(orgId, work, { member: keyId });
   return new Promise((resolve) => setImmediate(resolve, made));
 }
 

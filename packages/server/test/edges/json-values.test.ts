@@ -164,7 +164,7 @@ test('a large message of a WebSocket is decoded when its sender has its turn, an
   const socket = new FakeSocket();
   t.after(() => socket.emit('close'));
   const sender = { orgId: 'o', id: 'key' };
-  const sdk = guarded(socket as unknown as WebSocket, sender);
+  const sdk = guarded(socket as unknown as WebSocket, sender, () => uncounted);
   const heard: unknown[] = [];
   sdk.on!('message', (text: unknown) => heard.push(text));
   const text = JSON.stringify({

@@ -165,7 +165,8 @@ function keyedCall(c: Context<Env>, asked: Asked, agent: Agent, caller: Caller):
   const hold = asked.trace.body!;
   return Object.assign(call, {
     caller,
-    json: (options?: JsonBodyOptions) => readJsonBody(c, { orgId: caller.orgId, id: caller.keyId }, hold, options),
+    json: (options?: JsonBodyOptions) =>
+      readJsonBody(c, { orgId: caller.orgId, id: caller.keyId }, hold, options),
     canStream: outgoing !== undefined && c.req.raw.method !== 'HEAD',
     stream: async (frame, begin) => {
       if (outgoing) return asked.edge.streams.open(outgoing, asked.head, begin, frame);

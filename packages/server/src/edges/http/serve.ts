@@ -97,9 +97,16 @@ async function answer(
   return result instanceof Response ? result : toResponse(result, head, call.caller);
 }
 
-async function readInput(c: Context<Env>, route: Route, { orgId, keyId }: Caller, hold: BodyHold): Promise<Input> {
+async function readInput(
+  c: Context<Env>,
+  route: Route,
+  { orgId, keyId }: Caller,
+  hold: BodyHold,
+): Promise<Input> {
   const query = validate(route.query, parseQuery(queryText(c.req.url)), 'query');
-  const body = takesBody(route) ? validate(route.body, await readJsonBody(c, { orgId, id: keyId }, hold), 'body') : {};
+  const body = takesBody(route)
+    ? validate(route.body, await readJsonBody(c, { orgId, id: keyId }, hold), 'body')
+    : {};
   const keyed = route.method === 'post' && route.idempotency !== 'own';
   return { query, body, idempotencyKey: keyed ? idempotencyKey(header(c, 'idempotency-key')) : null };
 }
