@@ -26,6 +26,8 @@ const cancelTimeoutMs = 10_000;
 const maxSessions = 200;
 /** Questions that may wait for an answer in one turn; what is asked beyond is refused at once. */
 const maxOpenQuestions = 32;
+/** Of a question's JSON-RPC id: those of harnesses are numbers, or have some dozens. */
+const maxIdChars = 200;
 
 interface Session {
   id: string;
@@ -242,8 +244,8 @@ export class AcpHarness implements HarnessConnection {
       throw error;
     } finally {
       cancelled.clear();
-      turn.end(!isGone);
       session.turn = null;
+      await turn.end(!isGone);
       this.#acknowledgements.end(turn.request);
       this.#evict(session);
     }
@@ -271,7 +273,7 @@ export class AcpHarness implements HarnessConnection {
   async #question(method: QuestionMethod, id: string | number, params: Json, line: LinePlace): Promise<Json> {
     const turn = this.#byId.get(textOf(params['sessionId']))?.turn;
     const question = readQuestion(method, params);
-    if (!turn || !question || turn.openQuestions >= maxOpenQuestions || !turn.mayRecord(line)) {
+    if (!turn || !question || turn.openQuestions >= maxOpenQuestions || !turn.mayRecord(line) || isLong(id)) {
       return refusedQuestion(method);
     }
     return answerResult(await turn.ask(id, question, params['toolCall'], line));
@@ -294,6 +296,11 @@ export class AcpHarness implements HarnessConnection {
     this.#sessions.delete(session.conversationId);
     this.#byId.delete(session.id);
   }
+}
+
+/** With each question the launcher notes all that are open: one of this length is noted as often as there are others. */
+function isLong(id: string | number): boolean {
+  return typeof id === 'string' && id.length > maxIdChars;
 }
 
 function turnResult({ stopReason, _meta: meta }: Json): TurnResult {

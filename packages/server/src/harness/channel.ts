@@ -2,7 +2,7 @@ import type { RunningSandbox } from '../domain/ports/sandbox.ts';
 import { textOf } from './clean.ts';
 import type { Json } from './clean.ts';
 import type { Endpoint, Notes } from './control/endpoint.ts';
-import { lineCost } from './control/reading-pace.ts';
+import { lineCost, requestChars } from './control/reading-pace.ts';
 import { exitError, HarnessError } from './harness-error.ts';
 import { isQuestion, refusedQuestion } from './questions.ts';
 import type { QuestionMethod } from './questions.ts';
@@ -40,6 +40,10 @@ export interface Channel {
   onRecord: (params: Json) => Promise<Json>;
   /** A line was handled. */
   onLine: (end: number) => void;
+  /** What a line has cost beyond its reading: what comes next waits for it. */
+  charge: (chars: number) => void;
+  /** Nothing more is read before the answer is called. */
+  wait: () => () => void;
   /** The position after the last line that was written to the harness. */
   written: () => number;
   /** The line that ends there may not be acknowledged until the answer is called. */
@@ -93,6 +97,7 @@ export function openChannel(
   const request = (method: string, params: Json, id: string | number): Promise<Json> | null => {
     // Counted although it may be of a turn: each one is answered, whatever it asks for.
     noise();
+    endpoint.charge(requestChars);
     if (isQuestion(method)) return channel.onQuestion(method, id, params, line);
     if (method !== '_berth.dev/record') return null;
     return channel.onRecord(params).finally(channel.hold(line.end));
@@ -116,6 +121,8 @@ export function openChannel(
     onQuestion: async (method) => refusedQuestion(method),
     onRecord: async () => ({}),
     onLine: () => undefined,
+    charge: (chars) => endpoint.charge(chars),
+    wait: () => endpoint.wait(),
     written: () => endpoint.written,
     hold(end) {
       held.add(end);

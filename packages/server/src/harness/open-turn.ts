@@ -1,11 +1,18 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { HarnessUpdate, ResumedTurn, TurnRequest } from '../domain/ports/harness.ts';
 import type { Answer, Question } from '../domain/questions.ts';
 import type { Channel, LinePlace } from './channel.ts';
 import { isRecord } from './clean.ts';
+import { eventCost } from './control/reading-pace.ts';
 import { answerResult, fittingAnswer } from './questions.ts';
 import { sessionNote } from './session-notes.ts';
 import type { SessionNote } from './session-notes.ts';
 import { TurnUpdates } from './turn-updates.ts';
+
+/** What is told beyond it waits until what was told before is on record: it would be written in one piece, which holds up everybody. */
+const maxUnrecordedChars = 8 * 1024 * 1024;
+/** So long at most: other turns, and commands, wait with it. */
+const maxRecordMs = 1000;
 
 export type AnyTurnRequest = TurnRequest | ResumedTurn;
 
@@ -14,6 +21,8 @@ export class OpenTurn {
   readonly request: AnyTurnRequest;
   onExcess: (why: string) => void = () => undefined;
   openQuestions = 0;
+  /** What was told cost so much since it was last seen to that it is on record. */
+  #unrecorded = 0;
   readonly #channel: Channel;
   readonly #note: SessionNote;
   readonly #updates: TurnUpdates;
@@ -33,7 +42,11 @@ export class OpenTurn {
     this.#note = note;
     this.request = request;
     this.#told = told;
-    this.#updates = new TurnUpdates(request.onUpdate, (why) => this.onExcess(why));
+    this.#updates = new TurnUpdates(
+      request.onUpdate,
+      (why) => this.onExcess(why),
+      (chars) => this.#charge(chars),
+    );
     this.#updates.restore(tools);
   }
 
@@ -54,6 +67,8 @@ export class OpenTurn {
     // A call that was only announced here is shown like any other.
     if (isRecord(toolCall) && typeof toolCall['toolCallId'] === 'string')
       this.#updates.take({ ...toolCall, sessionUpdate: 'tool_call_update' }, 0);
+    // Its events, and the notes of it: they hold no more than the line does.
+    this.#charge(eventCost(4 * line.chars, 0));
     this.#note.turn!.asked[question.requestId] = rpcId;
     this.writeNote();
     this.#asking.add(line.end);
@@ -81,8 +96,14 @@ export class OpenTurn {
    * `isThere`: the harness lives on. What it began and did not finish in its turn has failed; of what was under way in one that is
    * gone nobody knows the end, and whoever keeps the log says so.
    */
-  end(isThere: boolean): void {
-    if (isThere) this.#updates.end();
+  async end(isThere: boolean): Promise<void> {
+    // What is told waits in memory until it is on record. Whoever else has the turn by now records nothing of it.
+    const rest = () =>
+      this.request
+        .onAcknowledge()
+        .catch(() => undefined)
+        .then(nextTurn);
+    if (isThere) await this.#updates.end(rest);
     this.#note.turn = null;
     this.#asking.clear();
   }
@@ -92,9 +113,34 @@ export class OpenTurn {
     this.#channel.note(sessionNote(conversationId), { sessionId, turn });
   }
 
+  #charge(chars: number): void {
+    this.#channel.charge(chars);
+    this.#unrecorded += chars;
+    if (this.#unrecorded < maxUnrecordedChars) return;
+    this.#unrecorded = 0;
+    const done = once(this.#channel.wait());
+    // Not before the line is told that brings it. A database that is away holds up no more than what is told.
+    const timer = setTimeout(done, maxRecordMs);
+    void nextTurn()
+      .then(() => this.request.onAcknowledge())
+      .catch(() => undefined)
+      .finally(() => {
+        clearTimeout(timer);
+        done();
+      });
+  }
+
   #tell(end: number): void {
     const before = Math.min(...this.#asking);
     // The line of an open question, and what came after it, is not told whole.
     this.request.onTold(end < before ? end : before - 1);
   }
+}
+
+function once(work: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) work();
+    isDone = true;
+  };
 }

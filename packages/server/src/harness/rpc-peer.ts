@@ -27,12 +27,19 @@ interface Pending {
   reject: (error: Error) => void;
 }
 
+/** Requests that waited for one thing are answered one after the other: so many before everything else has its turn. */
+const answersAtOnce = 128;
+
 /** JSON-RPC 2.0 over lines, both ways. It never throws for what the other side sends. */
 export class RpcPeer {
   readonly #options: RpcPeerOptions;
   readonly #pending = new Map<number, Pending>();
   #nextId = 1;
   #failure: Error | null = null;
+  /** Requests whose answer is ready, and that wait for their turn to be answered. */
+  #ready: (() => void)[] = [];
+  #answered = 0;
+  #isTurnDue = false;
 
   constructor(options: RpcPeerOptions) {
     this.#options = options;
@@ -113,6 +120,7 @@ export class RpcPeer {
   async #answer(id: string | number, method: string, params: Json): Promise<void> {
     try {
       const result = await this.#options.onRequest(method, params, id);
+      if (!this.#mayAnswer()) await new Promise<void>((resolve) => this.#ready.push(resolve));
       if (result) this.#send({ jsonrpc: '2.0', id, result });
       else
         this.#send({
@@ -124,6 +132,21 @@ export class RpcPeer {
       // What went wrong on the host is none of the sandbox's business.
       this.#send({ jsonrpc: '2.0', id, error: { code: -32603, message: 'The request failed.' } });
     }
+  }
+
+  #mayAnswer(): boolean {
+    this.#answered += 1;
+    if (!this.#isTurnDue) setImmediate(() => this.#nextTurn());
+    this.#isTurnDue = true;
+    return this.#ready.length === 0 && this.#answered <= answersAtOnce;
+  }
+
+  #nextTurn(): void {
+    const next = this.#ready.splice(0, answersAtOnce);
+    this.#answered = next.length;
+    this.#isTurnDue = next.length > 0;
+    if (this.#isTurnDue) setImmediate(() => this.#nextTurn());
+    for (const answer of next) answer();
   }
 
   #send(message: Json): void {

@@ -38,7 +38,8 @@ export class TurnBudget {
     return excess;
   }
 
-  spend(update: HarnessUpdate): string | null {
+  /** `chars`: of its JSON; of pieces of text their own count. */
+  spend(update: HarnessUpdate, chars: number): string | null {
     if (update.kind === 'text' || update.kind === 'thought') {
       this.#textLeft[update.kind] -= update.text.length;
       if (this.#textLeft[update.kind] < 0) {
@@ -46,7 +47,6 @@ export class TurnBudget {
       }
       return this.#take(chunkChars + update.text.length);
     }
-    const chars = JSON.stringify(update).length;
     if (update.kind === 'artifact') {
       this.#artifactCharsLeft -= chars;
       this.#artifactIds.add(update.artifactId);

@@ -1,25 +1,23 @@
-import type { ContentBlock, SessionUpdate, ToolCallContent, ToolCallStatus } from '@agentclientprotocol/sdk';
+import type { SessionUpdate } from '@agentclientprotocol/sdk';
 import type { HarnessUpdate } from '../domain/ports/harness.ts';
 import { readArtifact } from './artifacts.ts';
-import { bounded, boundedText, isRecord } from './clean.ts';
+import { boundedText, isRecord } from './clean.ts';
 import type { Json } from './clean.ts';
+import { eventCost } from './control/reading-pace.ts';
+import { blockText, ToolCall } from './tool-call.ts';
+import type { Size, ToolUpdate } from './tool-call.ts';
 import { TurnBudget } from './turn-budget.ts';
 
-type ToolUpdate = Extract<HarnessUpdate, { kind: 'tool' }>;
 type Kind = SessionUpdate['sessionUpdate'];
 
-const maxTitleChars = 500;
-const maxOutputChars = 64 * 1024;
 /** More calls than any honest turn makes; what comes after is not shown. */
 const maxToolCalls = 5000;
 const maxPlanEntries = 200;
 
-const statuses: Record<ToolCallStatus, ToolUpdate['status']> = {
-  pending: 'pending',
-  in_progress: 'running',
-  completed: 'completed',
-  failed: 'failed',
-};
+/** After a call's event a text is joined to all before it, which takes time by their length: as so many characters each. */
+const joinedCharWeight = 1 / 8;
+/** What is told at once of the calls that a turn leaves open, before everything else has its turn. */
+const endSliceChars = 1024 * 1024;
 
 /**
  * Makes our updates of Agent Client Protocol's `session/update` (protocol version 1). A tool's updates there name only
@@ -28,22 +26,34 @@ const statuses: Record<ToolCallStatus, ToolUpdate['status']> = {
 export class TurnUpdates {
   readonly #emit: (update: HarnessUpdate) => void;
   readonly #onExcess: (why: string) => void;
+  readonly #charge: (chars: number) => void;
   readonly #budget = new TurnBudget();
   #isOver = false;
-  readonly #open = new Map<string, ToolUpdate>();
+  /** What was told last: texts of one kind become one event. */
+  #last: HarnessUpdate['kind'] | null = null;
+  #textChars = 0;
+  readonly #open = new Map<string, ToolCall>();
   readonly #finished = new Set<string>();
 
-  /** `onExcess` is told once, when the harness tells more than a turn may; nothing is emitted after it but ends of calls. */
-  constructor(emit: (update: HarnessUpdate) => void, onExcess: (why: string) => void) {
+  /**
+   * `onExcess` is told once, when the harness tells more than a turn may; nothing is emitted after it but ends of calls. `charge`
+   * hears what the telling costs: a short line can tell a whole call again.
+   */
+  constructor(
+    emit: (update: HarnessUpdate) => void,
+    onExcess: (why: string) => void,
+    charge: (chars: number) => void,
+  ) {
     this.#emit = emit;
     this.#onExcess = onExcess;
+    this.#charge = charge;
   }
 
   /** The calls of this turn that another process of the service has told. */
   restore(tools: readonly ToolUpdate[]): void {
     for (const tool of tools) {
       if (tool.phase === 'finished') this.#finished.add(tool.toolCallId);
-      else this.#open.set(tool.toolCallId, tool);
+      else this.#open.set(tool.toolCallId, new ToolCall(tool));
     }
   }
 
@@ -64,14 +74,23 @@ export class TurnUpdates {
     }
   }
 
-  /** A call that the harness never finished is finished when its turn ends, so that nobody waits for it. */
-  end(): void {
-    for (const tool of this.#open.values()) {
-      const whole: ToolUpdate = { ...tool, phase: 'finished', status: 'failed' };
+  /**
+   * A call that the harness never finished is finished when its turn ends, so that nobody waits for it. There may be thousands of
+   * large ones: `rest` is waited for between slices of them.
+   */
+  async end(rest: () => Promise<void>): Promise<void> {
+    let sliceChars = 0;
+    for (const call of [...this.#open.values()]) {
+      const whole = call.told({ phase: 'finished', status: 'failed' });
+      const { chars, values } = call.size(whole);
       const { input: _input, output: _output, ...short } = whole;
       // Input and output of very many open calls would be told once more: beyond a turn's measure without them.
-      this.#isOver ||= this.#budget.spend(whole) !== null;
+      this.#isOver ||= this.#budget.spend(whole, chars) !== null;
       this.#emit(this.#isOver ? short : whole);
+      sliceChars += this.#isOver ? eventCost(0, 0) : eventCost(chars, values);
+      if (sliceChars < endSliceChars) continue;
+      sliceChars = 0;
+      await rest();
     }
     this.#open.clear();
   }
@@ -82,8 +101,14 @@ export class TurnUpdates {
     return !this.#isOver;
   }
 
-  #tell(update: HarnessUpdate): void {
-    if (this.#check(this.#budget.spend(update))) this.#emit(update);
+  #tell(
+    update: HarnessUpdate,
+    { chars, values }: Size = { chars: JSON.stringify(update).length, values: 0 },
+  ): void {
+    if (!this.#check(this.#budget.spend(update, chars))) return;
+    this.#last = update.kind;
+    this.#charge(eventCost(chars, values));
+    this.#emit(update);
   }
 
   #check(excess: string | null): boolean {
@@ -101,7 +126,14 @@ export class TurnUpdates {
 
   #chunk(kind: 'text' | 'thought', content: unknown): void {
     const text = blockText(content);
-    if (text !== '') this.#tell({ kind, text });
+    if (text === '' || !this.#check(this.#budget.spend({ kind, text }, text.length))) return;
+    if (this.#last !== kind) this.#charge(eventCost(0, 0));
+    if (kind === 'text') {
+      if (this.#last !== 'text') this.#charge(this.#textChars * joinedCharWeight);
+      this.#textChars += text.length;
+    }
+    this.#last = kind;
+    this.#emit({ kind, text });
   }
 
   #tool(update: Json): void {
@@ -109,16 +141,23 @@ export class TurnUpdates {
     if (typeof id !== 'string' || id === '' || id.length > 200 || this.#finished.has(id)) return;
     if (this.#open.size + this.#finished.size >= maxToolCalls) return;
     const before = this.#open.get(id);
-    const now = merge(before ?? emptyTool(id), update);
-    const isDone = now.status === 'completed' || now.status === 'failed';
-    if (!before) this.#tell({ ...now, phase: 'started', status: isDone ? 'running' : now.status });
+    const call = before ?? new ToolCall(emptyTool(id));
+    call.merge(update);
+    const { status } = call;
+    const isDone = status === 'completed' || status === 'failed';
+    if (!before) this.#tellCall(call, { phase: 'started', status: isDone ? 'running' : status });
     if (isDone) {
       this.#open.delete(id);
       this.#finished.add(id);
-      return this.#tell({ ...now, phase: 'finished' });
+      return this.#tellCall(call, { phase: 'finished', status });
     }
-    this.#open.set(id, now);
-    if (before) this.#tell({ ...now, phase: 'updated' });
+    this.#open.set(id, call);
+    if (before) this.#tellCall(call, { phase: 'updated', status });
+  }
+
+  #tellCall(call: ToolCall, as: Pick<ToolUpdate, 'phase' | 'status'>): void {
+    const update = call.told(as);
+    this.#tell(update, call.size(update));
   }
 
   #plan(entries: unknown): void {
@@ -144,39 +183,4 @@ function emptyTool(toolCallId: string): ToolUpdate {
     toolKind: 'other',
     status: 'pending',
   };
-}
-
-function merge(tool: ToolUpdate, update: Json): ToolUpdate {
-  const { title, kind, status, rawInput, rawOutput, content } = update;
-  const now: ToolUpdate = { ...tool };
-  if (typeof title === 'string' && title !== '') now.title = boundedText(title, maxTitleChars);
-  if (typeof kind === 'string') now.toolKind = boundedText(kind, 50);
-  if (typeof status === 'string' && Object.hasOwn(statuses, status))
-    now.status = statuses[status as ToolCallStatus];
-  if (rawInput !== undefined && rawInput !== null) now.input = bounded(rawInput);
-  const shown = contentText(content);
-  if (shown !== '') now.output = shown;
-  else if (rawOutput !== undefined && rawOutput !== null) now.output = bounded(rawOutput);
-  return now;
-}
-
-function contentText(content: unknown): string {
-  if (!Array.isArray(content)) return '';
-  const parts = content.filter(isRecord).map((part) => {
-    const type = part['type'] as ToolCallContent['type'];
-    if (type === 'content') return blockText(part['content']);
-    return type === 'diff' ? `Changed ${boundedText(part['path'], 1000)}` : '';
-  });
-  return boundedText(parts.filter((part) => part !== '').join('\n'), maxOutputChars);
-}
-
-function blockText(block: unknown): string {
-  if (!isRecord(block)) return '';
-  const type = block['type'] as ContentBlock['type'];
-  if (type === 'text') return typeof block['text'] === 'string' ? block['text'] : '';
-  if (type === 'resource_link')
-    return `[${boundedText(block['name'], 500)}](${boundedText(block['uri'], 2000)})`;
-  if (type === 'resource' && isRecord(block['resource']))
-    return boundedText(block['resource']['text'], maxOutputChars);
-  return '';
 }

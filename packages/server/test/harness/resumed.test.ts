@@ -31,6 +31,8 @@ function talk() {
     onQuestion: () => assert.fail('no question is put'),
     onRecord: async () => ({}),
     onLine: () => undefined,
+    charge: () => undefined,
+    wait: () => () => undefined,
     written: () => 0,
     hold: () => () => undefined,
     firstHeld: () => Infinity,

@@ -9,7 +9,6 @@ import { isRecord } from '../clean.ts';
 import { ByteLog } from './byte-log.ts';
 import { Commands } from './commands.ts';
 import {
-  FrameReader,
   frameKinds,
   jsonFrame,
   linesFrame,
@@ -19,6 +18,7 @@ import {
   positionBytes,
   positionFrame,
 } from './frames.ts';
+import { Intake } from './intake.ts';
 import { LineCutter } from './line-cutter.ts';
 import { ReadingPace } from './reading-pace.ts';
 import { SandboxLog } from './sandbox-log.ts';
@@ -80,6 +80,10 @@ export class Endpoint {
   /** Not sent yet. */
   #notes: Buffer[] = [];
   #socket: Socket | null = null;
+  /** Of the socket. */
+  #intake: Intake | null = null;
+  /** Said once: whoever hears of it ends the sandbox. */
+  #isBroken = false;
   #isOpen = false;
   #wasOpen = false;
   #isClosed = false;
@@ -106,6 +110,7 @@ export class Endpoint {
       maxBytes: maxLineBytes,
       onLine: (line, end) => this.#line(line, end),
       onTooLong: () => this.#break(`The harness wrote a line of more than ${maxLineBytes} characters.`),
+      isHeld: () => this.#intake?.isHeld ?? false,
     });
   }
 
@@ -197,10 +202,20 @@ export class Endpoint {
 
   /** Whether what it sends is read without a pace: somebody waits until what it told before is read. */
   set isHurried(isHurried: boolean) {
-    const socket = this.#socket;
-    if (!socket) return;
-    if (isHurried) this.#pace.free(socket);
-    else this.#pace.bind(socket);
+    const intake = this.#intake;
+    if (!intake) return;
+    if (isHurried) this.#pace.free(intake);
+    else this.#pace.bind(intake);
+  }
+
+  /** What a line has cost beyond its reading, as the characters of lines are counted: what comes next waits for it. */
+  charge(chars: number): void {
+    this.#pace.charge(chars);
+  }
+
+  /** Nothing more is read until the answer is called. */
+  wait(): () => void {
+    return this.#pace.wait();
   }
 
   /** The harness is to end by itself. */
@@ -210,13 +225,13 @@ export class Endpoint {
 
   /** Resolves when nothing is connected, and what was sent before is read; at the latest after a while. */
   async drained(): Promise<void> {
-    const socket = this.#socket;
-    if (!socket) return;
+    const intake = this.#intake;
+    if (!intake) return;
     // Its sender is gone, and a socket that is not read does not tell its end.
-    this.#pace.free(socket);
+    this.#pace.finish(intake);
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
-      socket.once('close', () => resolve());
+      void intake.ended.then(resolve);
       timer = setTimeout(resolve, drainMs);
     });
     clearTimeout(timer);
@@ -225,6 +240,7 @@ export class Endpoint {
   /** Nothing is sent or read any more. The launcher dials again until its sandbox ends. */
   close(): void {
     this.#lines.stop();
+    this.#intake?.stop();
     this.#server.close();
     for (const socket of this.#greeting) socket.destroy();
     this.#sendNotes();
@@ -238,44 +254,38 @@ export class Endpoint {
 
   #greet(socket: Socket): void {
     // Who comes first is served; a second launcher is somebody else's joke.
-    if (this.#socket || this.#greeting.size >= maxGreeting) return void socket.destroy();
+    if (this.#socket || this.#isBroken || this.#greeting.size >= maxGreeting) return void socket.destroy();
     this.#greeting.add(socket);
     const timer = setTimeout(() => socket.destroy(), helloMs);
-    const reader = new FrameReader({
+    socket.on('error', () => undefined);
+    const intake = new Intake(socket, {
+      pace: this.#pace,
       maxBytes: maxHelloBytes,
       onFrame: (kind, stream, payload) => {
         if (this.#socket === socket) return this.#frame(kind, stream, payload);
         clearTimeout(timer);
         this.#greeting.delete(socket);
         if (kind !== frameKinds.hello || this.#socket) return void socket.destroy();
-        this.#hello(socket, payload);
+        this.#hello(socket, intake, payload);
+      },
+      goOn: () => {
+        if (this.#intake === intake) this.#lines.goOn();
       },
       onTooLong: () => socket.destroy(),
-    });
-    socket.on('data', (chunk: Buffer) => {
-      try {
-        reader.push(chunk);
-        this.#pace.hold(socket);
-      } catch (error) {
-        // One sandbox must not end the service and, since it would say the same again, the next start of it.
-        reader.stop();
+      onFault: (error) => {
         this.#onFault(error);
         if (this.#socket === socket) this.#break('It sent what the service cannot handle.');
         else socket.destroy();
-      }
+      },
+      onEnd: () => {
+        clearTimeout(timer);
+        this.#greeting.delete(socket);
+        if (this.#socket === socket) this.#lost();
+      },
     });
-    socket.on('error', () => undefined);
-    socket.on('close', () => {
-      clearTimeout(timer);
-      this.#greeting.delete(socket);
-      this.#pace.forget(socket);
-      if (this.#socket === socket) this.#lost();
-    });
-    // Whoever was there before it has spent for it too.
-    this.#pace.hold(socket);
   }
 
-  #hello(socket: Socket, payload: Buffer): void {
+  #hello(socket: Socket, intake: Intake, payload: Buffer): void {
     const text = payload.toString('utf8');
     const values = countValues(text, maxHelloValues);
     this.#pace.frame(payload.length);
@@ -283,6 +293,7 @@ export class Endpoint {
     const hello = values > maxHelloValues ? null : readHello(text);
     if (!hello) return void socket.destroy();
     this.#socket = socket;
+    this.#intake = intake;
     this.#launcherBase = hello.base;
     this.#launcherReceived = hello.received;
     // Also when it went away between its hello and the welcome.
@@ -297,6 +308,7 @@ export class Endpoint {
     // Whoever went away unheard dials again, and says it again.
     this.#unheard.hello = null;
     this.#socket = null;
+    this.#intake = null;
     this.#isOpen = false;
     this.commands.isReady = false;
     this.commands.allOver();
@@ -335,7 +347,11 @@ export class Endpoint {
   }
 
   #break(why: string): void {
+    if (this.#isBroken) return;
+    this.#isBroken = true;
     this.#lines.stop();
+    // What came together with it would be out of turn too.
+    this.#intake?.stop();
     this.#isOpen = false;
     this.#socket?.destroy();
     if (this.#events) this.#events.onBroken(why);

@@ -1,12 +1,17 @@
 import { GrowingBytes } from '../../domain/growing-bytes.ts';
 
+const nothing = Buffer.alloc(0);
+
 /** Cuts a byte stream into lines, blank ones too, and tells the position of the byte after each. Bytes may be split anywhere. */
 export class LineCutter {
   readonly #maxBytes: number;
   readonly #onLine: (line: string, end: number) => void;
   readonly #onTooLong: () => void;
+  readonly #isHeld: () => boolean;
   /** The beginning of a line whose end is not there. */
   readonly #rest: GrowingBytes;
+  /** Came while it was held. */
+  #waiting: Buffer = nothing;
   #position = 0;
   #isStopped = false;
 
@@ -14,11 +19,14 @@ export class LineCutter {
     maxBytes: number;
     onLine: (line: string, end: number) => void;
     onTooLong: () => void;
+    /** Asked before each line: while it is, what is left waits for `goOn`. */
+    isHeld: () => boolean;
   }) {
     this.#maxBytes = options.maxBytes;
     this.#rest = new GrowingBytes(options.maxBytes);
     this.#onLine = options.onLine;
     this.#onTooLong = options.onTooLong;
+    this.#isHeld = options.isHeld;
   }
 
   /** Of the byte after the last whole line. */
@@ -26,10 +34,16 @@ export class LineCutter {
     return this.#position;
   }
 
-  push(chunk: Buffer): void {
+  push(bytes: Buffer): void {
+    const chunk = this.#waiting.length === 0 ? bytes : Buffer.concat([this.#waiting, bytes]);
+    this.#waiting = nothing;
     let from = 0;
     for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, from)) {
       if (this.#isStopped) return;
+      if (this.#isHeld()) {
+        this.#waiting = chunk.subarray(from);
+        return;
+      }
       const part = chunk.subarray(from, at);
       if (this.#rest.length + part.length > this.#maxBytes) return this.#refuse();
       this.#rest.add(part);
@@ -44,15 +58,22 @@ export class LineCutter {
     else this.#rest.add(chunk.subarray(from));
   }
 
+  /** Takes what waits, until it is held again. */
+  goOn(): void {
+    if (this.#waiting.length > 0) this.push(nothing);
+  }
+
   /** What follows begins there, with a whole line. */
   restart(position: number): void {
     this.#rest.clear();
+    this.#waiting = nothing;
     this.#position = position;
   }
 
   /** Nothing is read any more. */
   stop(): void {
     this.#isStopped = true;
+    this.#waiting = nothing;
     this.#rest.clear();
   }
 
