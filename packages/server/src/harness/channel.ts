@@ -123,7 +123,10 @@ export function openChannel(
     onLine: () => undefined,
     charge: (chars) => endpoint.charge(chars),
     wait: () => endpoint.wait(),
-    written: () => endpoint.written,
+    written() {
+      peer.flush();
+      return endpoint.written;
+    },
     hold(end) {
       held.add(end);
       return () => void held.delete(end);

@@ -29,6 +29,7 @@ interface Pending {
 
 /** Requests that waited for one thing are answered one after the other: so many before everything else has its turn. */
 const answersAtOnce = 128;
+const maxRepliesChars = 64 * 1024;
 
 /** JSON-RPC 2.0 over lines, both ways. It never throws for what the other side sends. */
 export class RpcPeer {
@@ -40,6 +41,8 @@ export class RpcPeer {
   #ready: (() => void)[] = [];
   #answered = 0;
   #isTurnDue = false;
+  /** Answers that leave together: each write is kept until the other side says that it has it, and thousands of them take long to forget. */
+  #replies = '';
 
   constructor(options: RpcPeerOptions) {
     this.#options = options;
@@ -83,6 +86,13 @@ export class RpcPeer {
     if (!this.#failure) this.#send({ jsonrpc: '2.0', method, params });
   }
 
+  /** Writes the answers that wait for others of the same tick. */
+  flush(): void {
+    const replies = this.#replies;
+    this.#replies = '';
+    if (replies !== '') this.#options.write(replies);
+  }
+
   /** Rejects all that is open and all that follows. */
   fail(error: Error): void {
     this.#failure ??= error;
@@ -121,16 +131,16 @@ export class RpcPeer {
     try {
       const result = await this.#options.onRequest(method, params, id);
       if (!this.#mayAnswer()) await new Promise<void>((resolve) => this.#ready.push(resolve));
-      if (result) this.#send({ jsonrpc: '2.0', id, result });
+      if (result) this.#reply({ jsonrpc: '2.0', id, result });
       else
-        this.#send({
+        this.#reply({
           jsonrpc: '2.0',
           id,
           error: { code: -32601, message: `There is no method "${method}" here.` },
         });
     } catch {
       // What went wrong on the host is none of the sandbox's business.
-      this.#send({ jsonrpc: '2.0', id, error: { code: -32603, message: 'The request failed.' } });
+      this.#reply({ jsonrpc: '2.0', id, error: { code: -32603, message: 'The request failed.' } });
     }
   }
 
@@ -150,6 +160,13 @@ export class RpcPeer {
   }
 
   #send(message: Json): void {
+    this.flush();
     this.#options.write(`${JSON.stringify(message)}\n`);
+  }
+
+  #reply(message: Json): void {
+    if (this.#replies === '') process.nextTick(() => this.flush());
+    this.#replies += `${JSON.stringify(message)}\n`;
+    if (this.#replies.length > maxRepliesChars) this.flush();
   }
 }
