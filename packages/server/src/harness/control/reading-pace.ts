@@ -9,6 +9,8 @@ const furtherValueChars = 64;
 /** After so much everything else has its turn, also where the pace allows more. */
 const turnChars = 1024 * 1024;
 const frameChars = 64;
+/** It is looked again then; a timer takes no more than some weeks. */
+const longestMs = 60_000;
 
 /** A request of the harness: a promise, and an answer that is written. */
 export const requestChars = 4 * 1024;
@@ -131,7 +133,7 @@ export class ReadingPace {
   #wait(overMs: number): void {
     // One that is free goes on at once, whatever the others wait for.
     if (overMs <= 0) this.#immediate ??= setImmediate(() => this.#goOn());
-    else this.#timer ??= setTimeout(() => this.#goOn(), overMs).unref();
+    else this.#timer ??= setTimeout(() => this.#goOn(), Math.min(overMs, longestMs)).unref();
   }
 
   #rest(): void {
