@@ -1,90 +1,191 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { limits } from './limits.ts';
-
-/** What is known of a connection whose requests are read in turn. */
-interface Turn {
-  /** To the last request that may go on. */
-  answer: ServerResponse | null;
-  /** Of the piece that is being read one goes on: whatever else it holds was sent before there could be an answer. */
-  hasBegun: boolean;
-  /** Requests that came behind one that was not answered: then the connection takes no other. */
-  behind: number;
-  /** Of the piece that is being read, what the parser has not been given yet. */
-  rest: Buffer;
-  /** Another one reads the connection from now on. */
-  leave(): void;
-  /** At once: more came than a client that only pipelines would send. */
-  cut(): void;
-}
+import { PacedSocket, ReadingAccount, SLICE_BYTES } from './paced.ts';
 
 const turns = new WeakMap<Socket, Turn>();
 const nothing = Buffer.alloc(0);
 const endOfHead = '\r\n\r\n';
-/** The parser is given no less, so that a body of nothing but ends of heads costs little; it holds a few dozen requests at most. */
-const SLICE_BYTES = 512;
+/** Where a head may end within a slice it has no less, so that a body of nothing but ends of heads costs little; it holds a few dozen requests at most. */
+const BODY_BYTES = 512;
 
-/**
- * To be called in the event `connection` of a server of Node's for every connection of a sandbox. A piece of 64 KiB holds
- * thousands of requests, and the parser that has a piece tells of all of them, also when the connection is destroyed
- * meanwhile. So it is given a piece as far as the next end of a head only, and no more once a request came too soon. A
- * body goes through whole, unless it looks like heads. `onCut` is told when a connection is cut for what it sent.
- */
-export function readInTurn(socket: Socket, onCut: () => void): void {
-  // The server's own, which stands here once: it reads the pieces that it is called with, and looks at all of each before it returns.
-  const parse = socket.listeners('data');
-  let bytesBehind = 0;
-  const turn: Turn = {
-    answer: null,
-    hasBegun: false,
-    behind: 0,
-    rest: nothing,
-    leave: () => void socket.off('data', read),
-    cut: () => {
-      if (socket.destroyed) return;
-      socket.destroy();
-      onCut();
-    },
-  };
-  const read = (piece: Buffer): void => {
-    turn.rest = piece;
-    turn.hasBegun = false;
-    while (turn.rest.length > 0 && turn.behind === 0) {
-      // Node stops it while too much waits to be sent.
-      if (socket.isPaused()) return void socket.unshift(turn.rest);
-      // Refused or given up: nothing more is read of it.
-      if (!socket.writable) return;
-      const slice = turn.rest.subarray(0, sliceEnd(turn.rest));
-      turn.rest = turn.rest.subarray(slice.length);
-      for (const give of parse) give.call(socket, slice);
-    }
-    bytesBehind += turn.rest.length;
-    if (bytesBehind > limits.pipelinedBytes) turn.cut();
-  };
-  turns.set(socket, turn);
-  socket.on('data', read);
-  for (const listener of parse) socket.off('data', listener as () => void);
+export interface InTurn {
+  /** Is told when a connection is cut for what it sent. Absent: it is never cut. What came behind is kept, and read after the answer. */
+  onCut?: () => void;
+  /** Of those who pay for its pieces together; absent: the connection has its own. */
+  account?: ReadingAccount | undefined;
 }
 
-function sliceEnd(piece: Buffer): number {
-  const at = piece.indexOf(endOfHead, SLICE_BYTES - endOfHead.length);
-  return at < 0 ? piece.length : at + endOfHead.length;
+/**
+ * To be called in the event `connection` of a server of Node's for every connection of strangers and sandboxes. A piece of 64 KiB holds
+ * thousands of requests, and the parser that has a piece tells of all of them, also when the connection is destroyed
+ * meanwhile. So it is given a head on its own, and no more once a request came too soon. How long it takes counts (`paced.ts`).
+ */
+export function readInTurn(socket: Socket, options: InTurn): void {
+  turns.set(socket, new Turn(socket, options));
+}
+
+/** What is known of a connection whose requests are read in turn. */
+class Turn {
+  private readonly socket: Socket;
+  private readonly onCut: (() => void) | undefined;
+  private readonly parse: ((piece: Buffer) => void)[];
+  readonly paced: PacedSocket;
+  /** The last request that may go on, and its answer; none to what takes over the connection. */
+  message: IncomingMessage | null = null;
+  answer: ServerResponse | null = null;
+  /** Of the piece that is being read one goes on: whatever else it holds was sent before there could be an answer. */
+  hasBegun = false;
+  /** Requests that came behind one that was not answered: then the connection takes no other. */
+  behind = 0;
+  /** Of the piece that is being read, what the parser has not been given yet. */
+  rest: Buffer = nothing;
+  private bytesBehind = 0;
+  /** Of the body, by what its head says. */
+  private bodyLeft = 0;
+  /** Bytes of the end of a head that the last piece ended with. */
+  private seenOfEnd = 0;
+  /** What came behind, until its turn has come. */
+  private kept: Buffer[] | null = null;
+  private keptBytes = 0;
+
+  constructor(socket: Socket, { onCut, account }: InTurn) {
+    this.socket = socket;
+    this.onCut = onCut;
+    // The server's own, which stands here once: it reads the pieces that it is called with, and looks at all of each before it returns.
+    this.parse = socket.listeners('data') as ((piece: Buffer) => void)[];
+    this.paced = new PacedSocket(socket, {
+      account: account ?? new ReadingAccount(),
+      give: (piece) => this.give(piece),
+    });
+    for (const listener of this.parse) socket.off('data', listener);
+    socket.prependListener('data', this.nextPiece);
+  }
+
+  private readonly nextPiece = (): void => {
+    if (this.kept === null) this.hasBegun = false;
+  };
+
+  begin(message: IncomingMessage, answer: ServerResponse | null): void {
+    this.message = message;
+    this.answer = answer;
+    this.hasBegun = true;
+    const { 'content-length': length, 'transfer-encoding': coding } = message.headers;
+    this.bodyLeft = Number(length ?? 0) || 0;
+    this.paced.headCame(message, length !== undefined || coding !== undefined);
+  }
+
+  /** Before another one reads the connection; what the parser was not given. */
+  leave(): Buffer {
+    this.paced.leave();
+    this.socket.off('data', this.nextPiece);
+    const { rest } = this;
+    this.rest = nothing;
+    return rest;
+  }
+
+  /** At once: more came than a client that only pipelines would send. */
+  cut(): void {
+    if (this.socket.destroyed || this.onCut === undefined) return;
+    this.socket.destroy();
+    this.onCut();
+  }
+
+  /** It is cut for what comes behind, and never waits with its own side closed. */
+  get isOfSandbox(): boolean {
+    return this.onCut !== undefined;
+  }
+
+  private give(piece: Buffer): number {
+    if (this.behind > 0) return this.throwAway(piece);
+    // Refused or given up: nothing more is read of it.
+    if (!this.socket.writable) return piece.length;
+    if (this.mustKeep()) return this.keep(piece);
+    const slice = piece.subarray(0, this.sliceEnd(piece));
+    this.rest = piece.subarray(slice.length);
+    for (const parse of this.parse) parse.call(this.socket, slice);
+    this.rest = nothing;
+    return slice.length;
+  }
+
+  private throwAway(piece: Buffer): number {
+    this.bytesBehind += piece.length;
+    if (this.bytesBehind > limits.pipelinedBytes) this.cut();
+    return piece.length;
+  }
+
+  private mustKeep(): boolean {
+    if (this.kept !== null) return true;
+    if (this.onCut !== undefined || !this.message?.complete || this.answer === null) return false;
+    return this.hasBegun || !this.answer.writableFinished;
+  }
+
+  /** It is read on for a while, since only so it is heard that the client has gone. */
+  private keep(piece: Buffer): number {
+    if (this.kept === null) {
+      this.kept = [];
+      this.keptBytes = 0;
+      // A request each time that the event loop comes round, however many have come.
+      const next = (): void => void setImmediate(() => this.readKept());
+      if (this.answer!.writableFinished) next();
+      else this.answer!.once('close', next);
+    }
+    if (this.keptBytes + piece.length > limits.pipelinedBytes && this.keptBytes > 0) return 0;
+    this.kept.push(piece);
+    this.keptBytes += piece.length;
+    return piece.length;
+  }
+
+  private readKept(): void {
+    const kept = this.kept!.length === 1 ? this.kept![0]! : Buffer.concat(this.kept!);
+    this.kept = null;
+    this.hasBegun = false;
+    const isOver = this.socket.destroyed || this.socket.readableEnded || !this.answer!.shouldKeepAlive;
+    if (!isOver) this.paced.goOn(kept);
+  }
+
+  private sliceEnd(piece: Buffer): number {
+    const most = Math.min(piece.length, SLICE_BYTES);
+    const isInBody = this.message !== null && !this.message.complete;
+    // What comes behind is not to be parsed where it is kept; where it is thrown away, it is to be counted.
+    if (!isInBody && !this.isOfSandbox) return this.headEnd(piece, most);
+    if (isInBody && this.bodyLeft > 0) {
+      const bytes = Math.min(most, this.bodyLeft);
+      this.bodyLeft -= bytes;
+      return bytes;
+    }
+    const at = piece.indexOf(endOfHead, BODY_BYTES - endOfHead.length);
+    return at < 0 ? most : Math.min(most, at + endOfHead.length);
+  }
+
+  private headEnd(piece: Buffer, most: number): number {
+    const missing = endOfHead.slice(this.seenOfEnd);
+    const isAtBegin = this.seenOfEnd > 0 && piece.toString('latin1', 0, missing.length) === missing;
+    const at = isAtBegin ? missing.length - endOfHead.length : piece.indexOf(endOfHead);
+    const end = at + endOfHead.length;
+    const hasEnd = (isAtBegin || at >= 0) && end <= most;
+    this.seenOfEnd = hasEnd ? 0 : beginOfEnd(piece.toString('latin1', Math.max(0, most - 3), most));
+    return hasEnd ? end : most;
+  }
+}
+
+/** How much of the end of a head a text ends with. */
+function beginOfEnd(text: string): number {
+  for (let length = 3; length > 0; length -= 1) if (text.endsWith(endOfHead.slice(0, length))) return length;
+  return 0;
 }
 
 /** For what takes over a connection (CONNECT, an upgrade): all that came behind it, of which Node's server says the begin. */
 export function takeOver(socket: Socket, begin: Buffer): Buffer {
-  const turn = turns.get(socket)!;
-  turn.leave();
-  const { rest } = turn;
-  turn.rest = nothing;
+  const rest = turns.get(socket)!.leave();
   return rest.length === 0 ? begin : Buffer.concat([begin, rest]);
 }
 
 /**
- * Whether a request that Node's server tells of may go on; asked first, by every server that a sandbox reaches. Node parses
+ * Whether a request that Node's server tells of may go on; asked first, by every server that strangers or sandboxes reach. Node parses
  * what a client sends behind a request at once, and tells of it before anything is answered, so that limits of
  * connections would limit nothing: here a connection has one request at a time. What came behind one that is not answered yet
- * is thrown away, and the connection closed after that answer; a client that pipelines must expect that, and sends again what
+ * is thrown away, and the connection closed after that answer, unless it was kept before it was parsed; a client that pipelines must expect that, and sends again what
  * had no answer (RFC 9112, section 9.3.2). `response` is null for what takes over the connection (CONNECT, an upgrade).
  */
 export function mayGoOn(message: IncomingMessage, response: ServerResponse | null): boolean {
@@ -93,12 +194,11 @@ export function mayGoOn(message: IncomingMessage, response: ServerResponse | nul
   const before = turn.answer;
   const isAnswered = before === null || (before.writableEnded && before.shouldKeepAlive);
   if (isAnswered && !turn.hasBegun && turn.behind === 0) {
-    turn.answer = response;
-    turn.hasBegun = true;
+    turn.begin(message, response);
     return true;
   }
   turn.behind += 1;
-  if (turn.behind === 1) endAfter(socket, before!);
+  if (turn.behind === 1) endAfter(socket, before!, turn.isOfSandbox);
   // Node keeps each until the connection is closed.
   if (turn.behind > limits.pipelinedRequests) turn.cut();
   else message.resume();
@@ -112,12 +212,12 @@ export function refuseExpectation(message: IncomingMessage, response: ServerResp
 }
 
 /** It is read on, since only so it is heard that the client has gone. */
-function endAfter(socket: Socket, answer: ServerResponse): void {
+function endAfter(socket: Socket, answer: ServerResponse, isEnded: boolean): void {
   if (answer.writableFinished) return void socket.destroySoon();
   // It says so to the client, when its head has not been sent.
   answer.shouldKeepAlive = false;
   answer.once('finish', () => socket.destroySoon());
   // Before the server looks whether the last request is whole: it is not, where it was not parsed.
-  socket.prependOnceListener('end', () => socket.destroy());
+  if (isEnded) socket.prependOnceListener('end', () => socket.destroy());
   socket.resume();
 }

@@ -98,6 +98,22 @@ export class Lane {
     });
   }
 
+  /** Whether something may be done beside it: nothing waits, and no rest is due. */
+  get isFree(): boolean {
+    return !this.isRunning && this.owedMs(this.clock.nowMs()) < this.length.ms;
+  }
+
+  /** For what was done beside it just now. */
+  charge(ms: number): void {
+    const nowMs = this.clock.nowMs();
+    this.spentMs = this.owedMs(nowMs) + ms;
+    this.endedMs = nowMs;
+  }
+
+  private owedMs(nowMs: number): number {
+    return Math.max(0, this.spentMs - (nowMs - this.endedMs) / this.length.rests);
+  }
+
   private async goOn(): Promise<void> {
     this.isRunning = true;
     while (this.waiting.size > 0) {
@@ -112,7 +128,7 @@ export class Lane {
   private slice(): number {
     const begunMs = this.clock.nowMs();
     // Short pieces, one right after the other, hold the event loop as a long one does.
-    const before = Math.max(0, this.spentMs - (begunMs - this.endedMs) / this.length.rests);
+    const before = this.owedMs(begunMs);
     let nowMs = begunMs;
     let isCut = false;
     for (let turn = this.waiting.next(); turn !== null && !isCut; turn = isCut ? null : this.waiting.next()) {

@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import { DomainError } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
+import { mayGoOn, readInTurn, takeOver } from '../domain/one-request.ts';
 import type { App } from './app.ts';
 import { ambiguousHead } from './http/ambiguous-head.ts';
 import { newHead } from './http/answer.ts';
@@ -65,6 +66,7 @@ export function createListener(
   const shouldUpgradeCallback = (request: IncomingMessage) => findUpgrade(request) !== undefined;
   // A missing Host is refused below, in the shape of every other refusal.
   const server = createServer({ shouldUpgradeCallback, requireHostHeader: false }, (request, response) => {
+    if (!mayGoOn(request, response)) return;
     lingerBeforeClose(request, response);
     answering(request, response);
     const reason = ambiguousHead(request);
@@ -76,6 +78,7 @@ export function createListener(
     if (mount) void serveMount(app, mount, request, response);
     else if (!app.answerKnown(request, response)) void appListener(request, response);
   });
+  server.on('connection', (socket: Socket) => readInTurn(socket, {}));
   const { answering, answerOn } = answerHalfClosed(server);
   // The server does not see to them any more; one that opens while it closes would hold it for ever.
   const taken = new Set<Duplex>();
@@ -95,11 +98,14 @@ export function createListener(
     refuseBroken(error.code, { socket, answer: answerOn(socket) });
   });
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    if (!mayGoOn(request, response)) return;
     lingerBeforeClose(request, response);
     answering(request, response);
     refuseHead(response, 417, 'The only expectation that is met is 100-continue.');
   });
-  server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+  server.on('upgrade', (request: IncomingMessage, socket: Duplex, begin: Buffer) => {
+    if (!mayGoOn(request, null)) return;
+    const head = takeOver(request.socket, begin);
     take(socket);
     const reason = ambiguousHead(request);
     if (reason !== null) return endSocket(socket, bareAnswer('400 Bad Request', reason));

@@ -9,6 +9,7 @@ import { bracketed, EgressRefused } from '../domain/egress-policy.ts';
 import { headerPairs } from '../domain/hop-by-hop.ts';
 import { limits } from '../domain/limits.ts';
 import { refuseResponse, refuseSocket } from './answers.ts';
+import { paceAnswer } from '../domain/paced-answers.ts';
 import type { EgressConnection } from './connection.ts';
 import type { RequestHead } from './interceptor.ts';
 import { readPlainRequest, type BodyFrame, type PlainRequest } from './request-head.ts';
@@ -25,7 +26,7 @@ export async function forwardPlain(
     const start = plain.frame.kind === 'none' ? Buffer.alloc(0) : await firstBytes(message);
     if (start.length > 0) checkBody(connection, plain, start);
     const upstream = await openUpstream(connection, plain);
-    const outgoing = send(upstream, plain, plain.frame, []);
+    const outgoing = send(connection, upstream, plain, plain.frame, []);
     outgoing.on('response', (incoming) => answer(connection, incoming, response));
     outgoing.on('error', () => {
       const error = new EgressRefused(
@@ -54,7 +55,7 @@ export async function forwardUpgrade(
       throw new EgressRefused('bad_request', 'Over plain HTTP this proxy switches to WebSocket only.');
     }
     const upstream = await openUpstream(connection, plain);
-    const outgoing = send(upstream, plain, plain.frame, [
+    const outgoing = send(connection, upstream, plain, plain.frame, [
       ['Connection', 'Upgrade'],
       ['Upgrade', 'websocket'],
     ]);
@@ -97,6 +98,7 @@ async function openUpstream(connection: EgressConnection, plain: PlainRequest): 
 }
 
 function send(
+  connection: EgressConnection,
   upstream: Socket,
   plain: PlainRequest,
   frame: BodyFrame,
@@ -112,7 +114,7 @@ function send(
         : [];
   const close: RequestHead['headers'] = more.length > 0 ? more : [['Connection', 'close']];
   const headers = [['Host', host], ...head.headers, ...framing, ...close].flat();
-  return startRequest({
+  const sent = startRequest({
     createConnection: () => upstream,
     method: head.method,
     path: head.path,
@@ -121,6 +123,8 @@ function send(
     insecureHTTPParser: false,
     maxHeaderSize: limits.egressHeadBytes,
   });
+  paceAnswer(sent, connection.session.reading);
+  return sent;
 }
 
 function answer(connection: EgressConnection, incoming: IncomingMessage, response: ServerResponse): void {

@@ -73,7 +73,10 @@ export function createEgressProxy(options: EgressProxyOptions): Egress {
   });
   // The size of the head bounds them; a request with too many is refused, never cut short.
   http.maxHeadersCount = 0;
-  http.on('connection', (client) => readInTurn(client, () => connections.get(client)?.session.charge()));
+  http.on('connection', (client) => {
+    const { session } = connections.get(client)!;
+    readInTurn(client, { account: session.reading, onCut: () => session.charge() });
+  });
   http.on('request', (message, response) => {
     response.shouldKeepAlive = false;
     if (mayGoOn(message, response)) void forwardPlain(begin(message), message, response);

@@ -10,6 +10,7 @@ import {
 } from '../domain/egress-policy.ts';
 import type { Gate } from '../domain/gate.ts';
 import { limits as defaults } from '../domain/limits.ts';
+import { ReadingAccount } from '../domain/paced.ts';
 import type { EgressOwner, EgressRecorder } from '../domain/ports/egress.ts';
 import type { EgressConnection } from './connection.ts';
 import type { DialOptions } from './dial.ts';
@@ -40,6 +41,8 @@ export class EgressSession {
   readonly shared: EgressShared;
   readonly interceptor: Interceptor | null;
   readonly connections = new Set<EgressConnection>();
+  /** Of what its connections and their answers take to be read. */
+  readonly reading = new ReadingAccount();
   /** Nothing goes out until a policy was read. */
   policy: CompiledEgressPolicy = compileEgressPolicy(noEgress);
   /** Null: not wanted. */

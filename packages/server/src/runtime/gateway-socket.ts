@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import { Gate } from '../domain/gate.ts';
 import { limits } from '../domain/limits.ts';
 import { mayGoOn, readInTurn, refuseExpectation } from '../domain/one-request.ts';
+import { ReadingAccount } from '../domain/paced.ts';
 import type { ModelCaller, ModelGateway } from '../domain/ports/model-gateway.ts';
 
 export interface GatewaySocket {
@@ -44,8 +45,9 @@ export async function openGatewaySocket(
   const pace = { ...limits.gatewayArrivals, burst: server.maxConnections };
   const gate = new Gate(pace, (isShut) => chmodSync(path, isShut ? 0 : 0o666));
   gate.watch(server);
+  const account = new ReadingAccount();
   server.on('connection', (connection) => {
-    readInTurn(connection, () => gate.charge(charge.connections, charge.maxMs));
+    readInTurn(connection, { account, onCut: () => gate.charge(charge.connections, charge.maxMs) });
     open += 1;
     connection.once('close', () => (open -= 1));
     if (open > maxConnections) connection.destroy();

@@ -19,7 +19,7 @@ async function serving(t: TestContext, handle: Handle) {
     handle(message, response);
   });
   server.on('connection', (socket) => {
-    readInTurn(socket, () => (seen.cuts += 1));
+    readInTurn(socket, { onCut: () => (seen.cuts += 1) });
     socket.prependListener('data', (piece) => seen.pieces.push(piece.length));
   });
   server.listen(0, '127.0.0.1');

@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { DomainError } from '../../domain/errors.ts';
 import type { Fields } from '../../domain/hop-by-hop.ts';
+import { paceAnswer } from '../../domain/paced-answers.ts';
 import type { Head } from '../http/answer.ts';
 import { answerFields, framing, ownFields, requestFields } from './fields.ts';
 import type { Told } from './fields.ts';
@@ -24,7 +25,7 @@ export interface Forwarded {
 /** Sends a request's head to the agent's server, on a connection that no other request has or gets. */
 export function startForward(given: Forwarded, connection: Duplex, hop: Fields): ClientRequest {
   const { request, target, told, maxHeadBytes } = given;
-  return startRequest({
+  const sent = startRequest({
     createConnection: () => connection,
     method: request.method!,
     path: target,
@@ -33,6 +34,8 @@ export function startForward(given: Forwarded, connection: Duplex, hop: Fields):
     insecureHTTPParser: false,
     maxHeaderSize: maxHeadBytes,
   });
+  paceAnswer(sent);
+  return sent;
 }
 
 /**

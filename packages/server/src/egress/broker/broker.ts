@@ -31,6 +31,8 @@ export function createBroker(options: BrokerOptions): Broker {
   // It never listens: connections of all sandboxes are handed to it. What takes too long the links end themselves.
   const http = createServer({
     insecureHTTPParser: false,
+    // A missing Host is refused by us, who count it; Node would answer by itself.
+    requireHostHeader: false,
     maxHeaderSize: limits.egressHeadBytes,
     requestTimeout: 0,
     headersTimeout: 0,
@@ -39,7 +41,10 @@ export function createBroker(options: BrokerOptions): Broker {
   });
   http.maxHeadersCount = 0;
   const linkOf = (message: IncomingMessage): TunnelLink => links.get(message.socket)!;
-  http.on('connection', (socket) => readInTurn(socket, () => links.get(socket)?.charge()));
+  http.on('connection', (socket) => {
+    const link = links.get(socket)!;
+    readInTurn(socket, { account: link.session.reading, onCut: () => link.charge() });
+  });
   http.on('request', (message, response) => {
     if (mayGoOn(message, response)) void exchange(linkOf(message), message, response);
   });

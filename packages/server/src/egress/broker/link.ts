@@ -3,6 +3,7 @@ import { request, type ClientRequest } from 'node:http';
 import { TLSSocket, type SecureContext } from 'node:tls';
 import type { EgressReason, EgressTarget } from '../../domain/egress-policy.ts';
 import { limits } from '../../domain/limits.ts';
+import { paceAnswer } from '../../domain/paced-answers.ts';
 import type { InterceptedTunnel, RequestHead } from '../interceptor.ts';
 import type { BodyFrame } from '../request-head.ts';
 import type { Search } from './scrub.ts';
@@ -74,7 +75,7 @@ export class TunnelLink {
       ...framing(head.method, frame),
       ...more,
     ];
-    return request({
+    const sent = request({
       agent: this.#upstream,
       host,
       port,
@@ -85,6 +86,8 @@ export class TunnelLink {
       insecureHTTPParser: false,
       maxHeaderSize: limits.egressHeadBytes,
     });
+    paceAnswer(sent, this.session.reading);
+    return sent;
   }
 
   destroy(): void {

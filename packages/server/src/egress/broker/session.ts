@@ -1,6 +1,7 @@
 import { EgressRefused, type EgressTarget } from '../../domain/egress-policy.ts';
 import { hostDomain, hostMatches, hostNameMatches } from '../../domain/hosts.ts';
 import { limits } from '../../domain/limits.ts';
+import { ReadingAccount } from '../../domain/paced.ts';
 import type { BrokeredName, BrokeredSecret, BrokeredValues } from '../../domain/ports/secret-broker.ts';
 import type { RequestHead } from '../interceptor.ts';
 import { createAuthority, type Authority } from './authority.ts';
@@ -38,6 +39,8 @@ const nothing: Scrubs = scrubsOf([]);
 export class BrokerSession {
   readonly authority: Authority;
   readonly placeholders: Placeholders;
+  /** Of what is read for the sandbox here. */
+  readonly reading = new ReadingAccount();
   readonly #secrets: Map<string, string[]>;
   readonly #earlierHosts: string[];
   readonly #read: () => Promise<BrokeredValues>;

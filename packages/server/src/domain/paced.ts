@@ -1,0 +1,211 @@
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { Lane, oneStep } from './slices.ts';
+
+/** No parser is given more at once: in pieces of one byte it takes it a few milliseconds. */
+export const SLICE_BYTES = 16 * 1024;
+/** What honest bytes cost at most, with the places that they go to; a piece of one byte costs a hundred times as much. */
+const FREE_MS_OF_BYTE = 8e-6;
+const FREE_MS_OF_SLICE = 0.05;
+/** The work on a head is paid for where requests are counted. */
+const FREE_MS_OF_HEAD = 1;
+/** Who owes no more goes by, so that a compilation or a collection of garbage that fell on one is not its fault. */
+const FREE_MS = 1;
+/** It is forgiven so much of each millisecond, and owes no more than the worst it can be made to. */
+const FORGIVEN = 0.01;
+const MOST_MS = 20;
+
+/** What the reading of one connection, or of all of one tenant, took beyond what its bytes and heads are worth. */
+export class ReadingAccount {
+  private owedMs = 0;
+  private seenMs = 0;
+
+  owes(nowMs: number): boolean {
+    this.owedMs = Math.max(0, this.owedMs - (nowMs - this.seenMs) * FORGIVEN);
+    this.seenMs = nowMs;
+    return this.owedMs > FREE_MS;
+  }
+
+  charge(ms: number): void {
+    this.owedMs = Math.min(MOST_MS, this.owedMs + ms);
+  }
+}
+
+/** Of this process: together they take half of the event loop at most. */
+const readings = new Lane({ ms: 4, rests: 1 });
+
+export interface PacedOptions {
+  account: ReadingAccount;
+  /** Gives a parser as much of it as it likes, `SLICE_BYTES` at most, and says how much that was; none: it is to be held until `goOn`. */
+  give: (piece: Buffer) => number;
+  lane?: Lane;
+}
+
+/**
+ * Reads a socket whose other end chooses what comes, at a pace of time: a piece of 64 KiB may hold ten thousand pieces of a body, and
+ * libuv reads up to 32 such in a row. What is cheap for its bytes goes through at once. Who owes time waits its turn in a
+ * lane that all have together, with the socket paused and what was read put back, so that its end is told after it.
+ * Whoever else stops the socket or lets it go on (Node's parser does) is heard when it is not waiting.
+ */
+export class PacedSocket {
+  private readonly socket: Duplex;
+  private readonly options: PacedOptions;
+  private readonly lane: Lane;
+  private readonly joined: JoinedBody[] = [];
+  /** By somebody else. */
+  private isStopped = false;
+  private isWaiting = false;
+  private isHeld = false;
+  private isItsTurn = false;
+  private hasLeft = false;
+  private freeMs = 0;
+
+  constructor(socket: Duplex, options: PacedOptions) {
+    this.socket = socket;
+    this.options = options;
+    this.lane = options.lane ?? readings;
+    socket.on('data', this.read);
+    const own = socket as { pause: () => Duplex; resume: () => Duplex };
+    own.pause = () => {
+      this.isStopped = true;
+      return this.pause();
+    };
+    own.resume = () => {
+      this.isStopped = false;
+      return this.resume();
+    };
+  }
+
+  readonly read = (piece: Buffer): void => {
+    let rest = piece;
+    while (rest.length > 0 && !this.hasLeft) {
+      if (this.isStopped || this.isHeld) return this.putBack(rest);
+      if (!this.isItsTurn && this.mustWait()) return this.putBack(rest);
+      const taken = this.giveTimed(rest);
+      if (taken === 0) this.isHeld = true;
+      rest = rest.subarray(taken);
+    }
+  };
+
+  /** A message whose head was just parsed: what of its body is parsed at once is told as one piece. */
+  headCame(message: IncomingMessage, hasBody: boolean): void {
+    this.freeMs += FREE_MS_OF_HEAD;
+    if (hasBody) this.joined.push(new JoinedBody(message));
+  }
+
+  /** After `give` took nothing: `first` was read before what comes next. */
+  goOn(first: Buffer): void {
+    if (this.hasLeft) return;
+    this.isHeld = false;
+    this.read(first);
+    if (!this.isStopped) this.resume();
+  }
+
+  /** Another one reads the socket from now on. */
+  leave(): void {
+    // It may have another reader of this kind by now.
+    if (this.hasLeft) return;
+    this.hasLeft = true;
+    this.socket.off('data', this.read);
+    const own = this.socket as Partial<Duplex>;
+    delete own.pause;
+    delete own.resume;
+  }
+
+  /** Lets it flow after `leave`, when it was only paused here. */
+  letGo(): void {
+    if (!this.isStopped) this.socket.resume();
+  }
+
+  private giveTimed(piece: Buffer): number {
+    const { clock } = this.lane;
+    const begunMs = clock.nowMs();
+    const taken = this.options.give(piece);
+    for (const body of this.joined) if (!body.tell()) this.socket.pause();
+    for (let at = this.joined.length - 1; at >= 0; at -= 1)
+      if (this.joined[at]!.isOver) this.joined.splice(at, 1);
+    const ms = clock.nowMs() - begunMs - taken * FREE_MS_OF_BYTE - FREE_MS_OF_SLICE - this.freeMs;
+    this.freeMs = 0;
+    if (ms <= 0) return taken;
+    this.options.account.charge(ms);
+    // In the lane it is counted there.
+    if (!this.isItsTurn) this.lane.charge(ms);
+    return taken;
+  }
+
+  private mustWait(): boolean {
+    if (this.isWaiting) return true;
+    if (this.lane.isFree || !this.options.account.owes(this.lane.clock.nowMs())) return false;
+    this.isWaiting = true;
+    // What is read here may have been asked for by what runs now.
+    setImmediate(() => this.queue());
+    return true;
+  }
+
+  /** A slice each time, so that the connections of one tenant have turns as well. */
+  private queue(): void {
+    void this.lane.run(
+      this.options.account,
+      oneStep(() => this.takeTurn()),
+    );
+  }
+
+  private takeTurn(): void {
+    const { socket } = this;
+    if (this.mayRead()) {
+      this.isItsTurn = true;
+      // Told to `read` by the event.
+      socket.read(Math.min(SLICE_BYTES, socket.readableLength));
+      this.isItsTurn = false;
+    }
+    if (this.mayRead()) return this.queue();
+    this.isWaiting = false;
+    if (!this.hasLeft && !this.isStopped) this.resume();
+  }
+
+  private mayRead(): boolean {
+    const { socket } = this;
+    return !this.hasLeft && !this.isStopped && !this.isHeld && !socket.destroyed && socket.readableLength > 0;
+  }
+
+  private putBack(rest: Buffer): void {
+    this.pause();
+    // After the end has been told nobody is to be answered any more.
+    if (!this.socket.readableEnded && !this.socket.destroyed) this.socket.unshift(rest);
+  }
+
+  private pause(): Duplex {
+    return (Object.getPrototypeOf(this.socket) as Duplex).pause.call(this.socket);
+  }
+
+  private resume(): Duplex {
+    if (this.isWaiting || this.isHeld) return this.socket;
+    return (Object.getPrototypeOf(this.socket) as Duplex).resume.call(this.socket);
+  }
+}
+
+/** Pieces that were parsed in one go are one: whoever reads them pays for each, in memory too. */
+class JoinedBody {
+  isOver = false;
+  private pieces: Buffer[] = [];
+  private readonly push: (piece: Buffer | null) => boolean;
+
+  constructor(message: IncomingMessage) {
+    this.push = message.push.bind(message);
+    message.push = (piece: Buffer | null) => {
+      if (piece !== null) return this.pieces.push(piece) > 0;
+      this.tell();
+      this.isOver = true;
+      return this.push(null);
+    };
+    message.once('close', () => (this.isOver = true));
+  }
+
+  /** Whether more is wanted. */
+  tell(): boolean {
+    const { pieces } = this;
+    if (pieces.length === 0) return true;
+    this.pieces = [];
+    return this.push(pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces));
+  }
+}
