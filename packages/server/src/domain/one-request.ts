@@ -150,7 +150,8 @@ class Turn {
     // What comes behind is not to be parsed where it is kept; where it is thrown away, it is to be counted.
     if (!isInBody && !this.isOfSandbox) return this.headEnd(piece, most);
     if (isInBody && this.bodyLeft > 0) {
-      const bytes = Math.min(most, this.bodyLeft);
+      // It comes as one piece, however long it is.
+      const bytes = Math.min(piece.length, this.bodyLeft);
       this.bodyLeft -= bytes;
       return bytes;
     }

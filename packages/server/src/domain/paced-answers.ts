@@ -19,7 +19,10 @@ function pace(request: ClientRequest, socket: Duplex, account: ReadingAccount): 
   const paced = new PacedSocket(socket, {
     account,
     give(piece) {
-      const slice = piece.subarray(0, SLICE_BYTES);
+      // Node's client has let go of what it could not read, and is to be told of nothing more.
+      if (socket.destroyed) return piece.length;
+      const isOnePiece = answer?.headers['content-length'] !== undefined;
+      const slice = isOnePiece ? piece : piece.subarray(0, SLICE_BYTES);
       rest = piece.subarray(slice.length);
       parse.call(socket, slice);
       if (answer?.complete) end(rest.length > 0);

@@ -7,6 +7,8 @@ export const SLICE_BYTES = 16 * 1024;
 /** What honest bytes cost at most, with the places that they go to; a piece of one byte costs a hundred times as much. */
 const FREE_MS_OF_BYTE = 8e-6;
 const FREE_MS_OF_SLICE = 0.05;
+/** No piece of a body takes longer; where the clock says so, other processes had the processor. */
+const MOST_MS_OF_PIECE = 0.003;
 /** The work on a head is paid for where requests are counted. */
 const FREE_MS_OF_HEAD = 1;
 /** Who owes no more goes by, so that a compilation or a collection of garbage that fell on one is not its fault. */
@@ -36,7 +38,7 @@ const readings = new Lane({ ms: 4, rests: 1 });
 
 export interface PacedOptions {
   account: ReadingAccount;
-  /** Gives a parser as much of it as it likes, `SLICE_BYTES` at most, and says how much that was; none: it is to be held until `goOn`. */
+  /** Gives a parser as much of it as it likes, `SLICE_BYTES` at most where small pieces could be in it, and says how much that was; none: it is to be held until `goOn`. */
   give: (piece: Buffer) => number;
   lane?: Lane;
 }
@@ -59,6 +61,8 @@ export class PacedSocket {
   private isItsTurn = false;
   private hasLeft = false;
   private freeMs = 0;
+  /** Of bodies, in the slice that is being parsed. */
+  private pieces = 0;
 
   constructor(socket: Duplex, options: PacedOptions) {
     this.socket = socket;
@@ -79,18 +83,21 @@ export class PacedSocket {
   readonly read = (piece: Buffer): void => {
     let rest = piece;
     while (rest.length > 0 && !this.hasLeft) {
-      if (this.isStopped || this.isHeld) return this.putBack(rest);
-      if (!this.isItsTurn && this.mustWait()) return this.putBack(rest);
+      if (this.isStopped || this.isHeld) break;
+      if (!this.isItsTurn && this.mustWait()) break;
       const taken = this.giveTimed(rest);
       if (taken === 0) this.isHeld = true;
       rest = rest.subarray(taken);
     }
+    // What is made of it is as long as its bytes are many, and not counted.
+    if (this.joined.length > 0) this.tell();
+    if (rest.length > 0 && !this.hasLeft) this.putBack(rest);
   };
 
   /** A message whose head was just parsed: what of its body is parsed at once is told as one piece. */
   headCame(message: IncomingMessage, hasBody: boolean): void {
     this.freeMs += FREE_MS_OF_HEAD;
-    if (hasBody) this.joined.push(new JoinedBody(message));
+    if (hasBody) this.joined.push(new JoinedBody(message, this.countPiece));
   }
 
   /** After `give` took nothing: `first` was read before what comes next. */
@@ -117,14 +124,25 @@ export class PacedSocket {
     if (!this.isStopped) this.socket.resume();
   }
 
+  private readonly countPiece = (): void => {
+    this.pieces += 1;
+  };
+
+  private tell(): void {
+    const bodies = this.joined.splice(0);
+    for (const body of bodies) if (!body.tell()) this.socket.pause();
+    for (const body of bodies) if (!body.isOver) this.joined.push(body);
+  }
+
+  /** Charges what lasts longer than its bytes are worth. */
   private giveTimed(piece: Buffer): number {
     const { clock } = this.lane;
+    this.pieces = 0;
     const begunMs = clock.nowMs();
     const taken = this.options.give(piece);
-    for (const body of this.joined) if (!body.tell()) this.socket.pause();
-    for (let at = this.joined.length - 1; at >= 0; at -= 1)
-      if (this.joined[at]!.isOver) this.joined.splice(at, 1);
-    const ms = clock.nowMs() - begunMs - taken * FREE_MS_OF_BYTE - FREE_MS_OF_SLICE - this.freeMs;
+    const tookMs = clock.nowMs() - begunMs - taken * FREE_MS_OF_BYTE - FREE_MS_OF_SLICE - this.freeMs;
+    // A body that nobody reads any more tells of none.
+    const ms = this.pieces === 0 ? tookMs : Math.min(tookMs, this.pieces * MOST_MS_OF_PIECE);
     this.freeMs = 0;
     if (ms <= 0) return taken;
     this.options.account.charge(ms);
@@ -190,10 +208,13 @@ class JoinedBody {
   private pieces: Buffer[] = [];
   private readonly push: (piece: Buffer | null) => boolean;
 
-  constructor(message: IncomingMessage) {
+  constructor(message: IncomingMessage, onPiece: () => void) {
     this.push = message.push.bind(message);
     message.push = (piece: Buffer | null) => {
-      if (piece !== null) return this.pieces.push(piece) > 0;
+      if (piece !== null) {
+        onPiece();
+        return this.pieces.push(piece) > 0;
+      }
       this.tell();
       this.isOver = true;
       return this.push(null);

@@ -106,7 +106,7 @@ export class Lane {
   /** For what was done beside it just now. */
   charge(ms: number): void {
     const nowMs = this.clock.nowMs();
-    this.spentMs = this.owedMs(nowMs) + ms;
+    this.spentMs = this.owedMs(nowMs - ms) + ms;
     this.endedMs = nowMs;
   }
 

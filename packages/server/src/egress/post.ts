@@ -1,6 +1,7 @@
 import { request as plain } from 'node:http';
 import { request as secure } from 'node:https';
 import { isIP } from 'node:net';
+import { paceAnswer } from '../domain/paced-answers.ts';
 import type { CheckedUrl } from '../domain/url-guard.ts';
 
 export interface PostRequest {
@@ -46,6 +47,7 @@ export function postTo(
         else done(null, address, family);
       },
     });
+    paceAnswer(sent);
     sent.once('error', reject);
     sent.once('response', (answer) => {
       const chunks: Buffer[] = [];

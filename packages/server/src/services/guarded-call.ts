@@ -2,6 +2,7 @@ import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { LookupFunction } from 'node:net';
 import type { HttpCall, HttpReply, TokenGrant } from '../domain/ports/channel.ts';
+import { paceAnswer } from '../domain/paced-answers.ts';
 import { keepNewest } from '../domain/keep-newest.ts';
 import { retryAfterMs } from '../domain/retry-after.ts';
 import { UrlRefused, type UrlGuard } from '../domain/url-guard.ts';
@@ -125,6 +126,7 @@ function exchange(
         });
       },
     );
+    paceAnswer(request);
     let isConnected = false;
     request.on('socket', (socket) => {
       socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => (isConnected = true));

@@ -12,6 +12,7 @@ import { hostMounts } from '../../src/edges/hosts/mounts.ts';
 import { webMount } from '../../src/edges/web/mount.ts';
 import { createPublicRate } from '../../src/edges/web/public-rate.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
+import { inBytes, readChunks } from '../support/chunks.ts';
 import { edgeWorld, readReply } from '../support/edge-world.ts';
 import { hostControl } from '../support/host-control.ts';
 import { hostFetch } from '../support/host-fetch.ts';
@@ -252,6 +253,16 @@ test('a cookie is the host’s alone, and no browser is led to another server', 
   const { headers } = await ask('/', { headers: keyed() });
   assert.deepEqual(headers.getSetCookie(), ['a=1; Path=/', 'b=2']);
   assert.equal(headers.get('alt-svc'), null);
+});
+
+test('an answer in pieces of one byte reaches the client whole, in few pieces', async () => {
+  await exposes({ public: true, port: portOf(raw) });
+  const body = 'abcdefghij'.repeat(6_000);
+  speak = (socket) => socket.end(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${inBytes(body)}`);
+  const got = await exchange('GET / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n');
+  const answer = readChunks(Buffer.from(got, 'latin1'))!;
+  assert.ok(answer.body.toString() === body);
+  assert.ok(answer.chunks < 600, `${answer.chunks} pieces`);
 });
 
 test('an answer is streamed as it comes, and a client that goes away ends it within', async () => {

@@ -5,6 +5,7 @@ import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { DomainError } from '../../src/domain/errors.ts';
 import { createListener } from '../../src/edges/listener.ts';
+import { inBytes } from '../support/chunks.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
 import { edgeWorld, readReply } from '../support/edge-world.ts';
 import { inTime, until } from '../support/until.ts';
@@ -29,8 +30,13 @@ before(async () => {
           return;
         }
         let bytes = 0;
-        for await (const chunk of request) bytes += (chunk as Buffer).length;
-        response.end(String(bytes));
+        let pieces = 0;
+        request.on('data', (chunk: Buffer) => {
+          bytes += chunk.length;
+          pieces += 1;
+        });
+        await once(request, 'end');
+        response.end(request.url === '/raw/pieces' ? `${bytes} ${pieces}` : String(bytes));
       },
     },
   ]);
@@ -95,6 +101,24 @@ test('a head that says two things at once, names no host or expects what is not 
   }
   const once = await get(`Host: a\r\n${key}Connection: close\r\n`);
   assert.match(once.text, /^HTTP\/1\.1 200 /);
+});
+
+test('a body in pieces of one byte reaches a mount whole, in few pieces', async () => {
+  const body = 'abcdefghij'.repeat(6_000);
+  const { text } = await raw(
+    `POST /raw/pieces HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n${inBytes(body)}`,
+  );
+  const [bytes, pieces] = text.slice(text.indexOf('\r\n\r\n') + 4).split(' ');
+  assert.equal(Number(bytes), body.length);
+  assert.ok(Number(pieces) < 600, `${pieces} pieces`);
+});
+
+test('requests that come at once are answered in order, by the app, a mount and what is known before', async () => {
+  const heads = ['GET /healthz', 'GET /raw/x', 'GET /v1/agents', 'GET /healthz', 'GET /nix'];
+  const last = 'GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+  const { text } = await raw(heads.map((one) => `${one} HTTP/1.1\r\nHost: a\r\n\r\n`).join('') + last);
+  const statuses = [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
+  assert.deepEqual(statuses, [200, 200, 401, 200, 404, 200]);
 });
 
 test('a client of HTTP/1.0 need not name a host', async () => {

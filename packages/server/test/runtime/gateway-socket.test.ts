@@ -7,6 +7,7 @@ import { test, type TestContext } from 'node:test';
 import { limits } from '../../src/domain/limits.ts';
 import type { ModelGateway } from '../../src/domain/ports/model-gateway.ts';
 import { openGatewaySocket } from '../../src/runtime/gateway-socket.ts';
+import { inBytes } from '../support/chunks.ts';
 import { closed as isClosed } from '../support/closed.ts';
 import { until } from '../support/until.ts';
 
@@ -134,6 +135,24 @@ test('a sandbox whose connections are cut for what they send at once soon finds 
     await isClosed(client);
   }
   assert.equal((await stat(path)).mode & 0o777, 0);
+});
+
+test('a body in pieces of one byte reaches the gateway whole, in few pieces', async (t) => {
+  const body = 'abcdefghij'.repeat(6_000);
+  const seen = { text: '', pieces: 0, isWhole: false };
+  const { path, clients } = await flooded(t, 0, 512, (_caller, request) => {
+    request.on('data', (piece: Buffer) => {
+      seen.text += piece.toString();
+      seen.pieces += 1;
+    });
+    request.on('end', () => (seen.isWhole = true));
+  });
+  const client = connect(path);
+  clients.push(client);
+  client.write(`POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n${inBytes(body)}`);
+  await until('it has come', () => seen.isWhole);
+  assert.ok(seen.text === body);
+  assert.ok(seen.pieces < 600, `${seen.pieces} pieces`);
 });
 
 test('requests of one connection that wait for each answer are all served, and cost no more than it', async (t) => {
