@@ -8,6 +8,8 @@ const nothing = Buffer.alloc(0);
 const endOfHead = '\r\n\r\n';
 /** Where a head may end within a slice it has no less, so that a body of nothing but ends of heads costs little; it holds a few dozen requests at most. */
 const BODY_BYTES = 512;
+/** What is at least as long lies outside of the heap, and comes from the kernel as it is. */
+const FREED_BYTES = 16 * 1024;
 
 export interface InTurn {
   /** Is told when a connection is cut for what it sent. Absent: it is never cut. What came behind is kept, and read after the answer. */
@@ -41,6 +43,8 @@ class Turn {
   /** Of the piece that is being read, what the parser has not been given yet. */
   rest: Buffer = nothing;
   private bytesBehind = 0;
+  /** Of the piece that is being read. */
+  private parsedBytes = 0;
   /** Of the body, by what its head says. */
   private bodyLeft = 0;
   /** Bytes of the end of a head that the last piece ended with. */
@@ -57,12 +61,14 @@ class Turn {
     this.paced = new PacedSocket(socket, {
       account: account ?? new ReadingAccount(),
       give: (piece) => this.give(piece),
+      isParsedWhole: (piece) => piece.length >= FREED_BYTES && this.parsedBytes === piece.length,
     });
     for (const listener of this.parse) socket.off('data', listener);
     socket.prependListener('data', this.nextPiece);
   }
 
   private readonly nextPiece = (): void => {
+    this.parsedBytes = 0;
     if (this.kept === null) this.hasBegun = false;
   };
 
@@ -102,6 +108,7 @@ class Turn {
     if (!this.socket.writable) return piece.length;
     if (this.mustKeep()) return this.keep(piece);
     const slice = piece.subarray(0, this.sliceEnd(piece));
+    this.parsedBytes += slice.length;
     this.rest = piece.subarray(slice.length);
     for (const parse of this.parse) parse.call(this.socket, slice);
     this.rest = nothing;
@@ -140,6 +147,7 @@ class Turn {
     const kept = this.kept!.length === 1 ? this.kept![0]! : Buffer.concat(this.kept!);
     this.kept = null;
     this.hasBegun = false;
+    this.parsedBytes = 0;
     const isOver = this.socket.destroyed || this.socket.readableEnded || !this.answer!.shouldKeepAlive;
     if (!isOver) this.paced.goOn(kept);
   }

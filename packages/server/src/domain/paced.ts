@@ -41,6 +41,16 @@ export interface PacedOptions {
   /** Gives a parser as much of it as it likes, `SLICE_BYTES` at most where small pieces could be in it, and says how much that was; none: it is to be held until `goOn`. */
   give: (piece: Buffer) => number;
   lane?: Lane;
+  /** Whether all of a piece that was given was parsed, and nobody has kept a part of it. */
+  isParsedWhole?: (piece: Buffer) => boolean;
+}
+
+/**
+ * The parser copies bodies. Both copies together are more than V8 lets lie until the next quick collection of garbage, and an
+ * upload would be one slow collection after the other: a piece that came from the kernel is given back at once.
+ */
+function free({ buffer, byteOffset, byteLength }: Buffer): void {
+  if (byteOffset === 0 && buffer.byteLength === byteLength) (buffer as ArrayBuffer).transfer(0);
 }
 
 /**
@@ -92,6 +102,7 @@ export class PacedSocket {
     // What is made of it is as long as its bytes are many, and not counted.
     if (this.joined.length > 0) this.tell();
     if (rest.length > 0 && !this.hasLeft) this.putBack(rest);
+    else if (!this.isItsTurn && this.options.isParsedWhole?.(piece)) free(piece);
   };
 
   /** A message whose head was just parsed: what of its body is parsed at once is told as one piece. */
