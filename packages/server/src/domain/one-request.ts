@@ -1,15 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { limits } from './limits.ts';
-import { PacedSocket, ReadingAccount, SLICE_BYTES } from './paced.ts';
+import { FREED_BYTES, PacedSocket, ReadingAccount, SLICE_BYTES } from './paced.ts';
 
 const turns = new WeakMap<Socket, Turn>();
 const nothing = Buffer.alloc(0);
 const endOfHead = '\r\n\r\n';
 /** Where a head may end within a slice it has no less, so that a body of nothing but ends of heads costs little; it holds a few dozen requests at most. */
 const BODY_BYTES = 512;
-/** What is at least as long lies outside of the heap, and comes from the kernel as it is. */
-const FREED_BYTES = 16 * 1024;
 
 export interface InTurn {
   /** Is told when a connection is cut for what it sent. Absent: it is never cut. What came behind is kept, and read after the answer. */

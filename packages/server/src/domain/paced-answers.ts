@@ -1,23 +1,36 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { PacedSocket, ReadingAccount, SLICE_BYTES } from './paced.ts';
+import { FREED_BYTES, PacedSocket, ReadingAccount, SLICE_BYTES } from './paced.ts';
 
 /**
  * Reads the answer to a request at a pace (`paced.ts`), where somebody else chose who answers. To be called right after the request was
  * made, and before its listeners.
  */
-export function paceAnswer(request: ClientRequest, account = new ReadingAccount()): void {
-  request.once('socket', (socket) => pace(request, socket, account));
+export function paceAnswer(request: ClientRequest, options: AnswerOptions = {}): void {
+  request.once('socket', (socket) => pace(request, socket, options));
 }
 
-function pace(request: ClientRequest, socket: Duplex, account: ReadingAccount): void {
+export interface AnswerOptions {
+  /** Absent: it has its own. */
+  account?: ReadingAccount;
+  /** The socket is one of Node's own, whose pieces nobody else has. */
+  isOfNode?: boolean;
+}
+
+function pace(
+  request: ClientRequest,
+  socket: Duplex,
+  { account = new ReadingAccount(), isOfNode = false }: AnswerOptions,
+): void {
   // Of Node's client, put there for this request just now.
   const parse = socket.listeners('data').at(-1) as ((piece: Buffer) => void) | undefined;
   if (parse === undefined) return;
   let answer: IncomingMessage | null = null;
   let rest: Buffer = Buffer.alloc(0);
+  let hasEnded = false;
   const paced = new PacedSocket(socket, {
     account,
+    isParsedWhole: (piece) => isOfNode && piece.length >= FREED_BYTES && !hasEnded && answer !== null,
     give(piece) {
       // Node's client has let go of what it could not read, and is to be told of nothing more.
       if (socket.destroyed) return piece.length;
@@ -31,6 +44,7 @@ function pace(request: ClientRequest, socket: Duplex, account: ReadingAccount): 
   });
   socket.off('data', parse);
   const end = (hasMore: boolean): void => {
+    hasEnded = true;
     paced.leave();
     // Nobody asked for it, and where the next answer would begin is not known.
     if (hasMore) socket.destroy();

@@ -45,6 +45,9 @@ export interface PacedOptions {
   isParsedWhole?: (piece: Buffer) => boolean;
 }
 
+/** What is at least as long lies outside of the heap. */
+export const FREED_BYTES = 4 * 1024;
+
 /**
  * The parser copies bodies. Both copies together are more than V8 lets lie until the next quick collection of garbage, and an
  * upload would be one slow collection after the other: a piece that came from the kernel is given back at once.
@@ -238,6 +241,9 @@ class JoinedBody {
     const { pieces } = this;
     if (pieces.length === 0) return true;
     this.pieces = [];
-    return this.push(pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces));
+    if (pieces.length === 1) return this.push(pieces[0]!);
+    const whole = Buffer.concat(pieces);
+    for (const piece of pieces) if (piece.length >= FREED_BYTES) free(piece);
+    return this.push(whole);
   }
 }

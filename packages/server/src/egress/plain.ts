@@ -123,7 +123,7 @@ function send(
     insecureHTTPParser: false,
     maxHeaderSize: limits.egressHeadBytes,
   });
-  paceAnswer(sent, connection.session.reading);
+  paceAnswer(sent, { account: connection.session.reading, isOfNode: true });
   return sent;
 }
 

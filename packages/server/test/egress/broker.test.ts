@@ -4,6 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { after, before, beforeEach, test } from 'node:test';
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { brokerWorld, type BrokerWorld } from '../support/broker-world.ts';
+import { inBytes, readChunks } from '../support/chunks.ts';
 import { until } from '../support/until.ts';
 import { closed } from '../support/closed.ts';
 
@@ -251,6 +252,29 @@ test('an answer that is small outside and endless inside is ended', async () => 
     response.end();
   };
   assert.equal((await world.fetch('/', { headers })).body, '');
+});
+
+test('a request that names no host is refused by the broker, and told', async () => {
+  const socket = world.tls();
+  let text = '';
+  socket.on('data', (chunk: Buffer) => (text += chunk.toString('latin1')));
+  socket.write('GET / HTTP/1.1\r\n\r\n');
+  await closed(socket);
+  assert.match(text, /^HTTP\/1\.1 403 .*X-Berth-Egress-Error: name_mismatch/is);
+  assert.deepEqual(reasons(), ['name_mismatch']);
+});
+
+test('an answer in pieces of one byte reaches the program whole, in few pieces', async () => {
+  const body = 'abcdefghij'.repeat(6_000);
+  world.world.answer = (message) =>
+    void message.socket.end(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${inBytes(body)}`);
+  const socket = world.tls();
+  let bytes = Buffer.alloc(0);
+  socket.on('data', (chunk: Buffer) => (bytes = Buffer.concat([bytes, chunk])));
+  socket.write('GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n\r\n');
+  const answer = await until('it has come', () => readChunks(bytes));
+  assert.ok(answer.body.toString() === body);
+  assert.ok(answer.chunks < 600, `${answer.chunks} pieces`);
 });
 
 test('a client of HTTP/1.0 gets the whole answer and the end of the connection', async () => {

@@ -86,7 +86,7 @@ export class TunnelLink {
       insecureHTTPParser: false,
       maxHeaderSize: limits.egressHeadBytes,
     });
-    paceAnswer(sent, this.session.reading);
+    paceAnswer(sent, { account: this.session.reading, isOfNode: true });
     return sent;
   }
 
