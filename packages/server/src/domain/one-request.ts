@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { limits } from './limits.ts';
-import { FREED_BYTES, PacedSocket, ReadingAccount, SLICE_BYTES } from './paced.ts';
+import { FREED_BYTES, PacedSocket, ReadingAccount } from './paced.ts';
 
 const turns = new WeakMap<Socket, Turn>();
 const nothing = Buffer.alloc(0);
@@ -10,7 +10,7 @@ const endOfHead = '\r\n\r\n';
 const BODY_BYTES = 512;
 
 export interface InTurn {
-  /** Is told when a connection is cut for what it sent. Absent: it is never cut. What came behind is kept, and read after the answer. */
+  /** Is told when a connection is cut for what it sent. Absent: it is never cut. What came behind stays in the socket, and is read after the answer. */
   onCut?: () => void;
   /** Of those who pay for its pieces together; absent: the connection has its own. */
   account?: ReadingAccount | undefined;
@@ -45,11 +45,10 @@ class Turn {
   private parsedBytes = 0;
   /** Of the body, by what its head says. */
   private bodyLeft = 0;
-  /** Bytes of the end of a head that the last piece ended with. */
-  private seenOfEnd = 0;
-  /** What came behind, until its turn has come. */
-  private kept: Buffer[] | null = null;
-  private keptBytes = 0;
+  /** Of a head whose end has not come, the last bytes. */
+  private lastOfHead = '';
+  /** What came behind waits for its turn. */
+  private isKept = false;
 
   constructor(socket: Socket, { onCut, account }: InTurn) {
     this.socket = socket;
@@ -67,7 +66,7 @@ class Turn {
 
   private readonly nextPiece = (): void => {
     this.parsedBytes = 0;
-    if (this.kept === null) this.hasBegun = false;
+    if (!this.isKept) this.hasBegun = false;
   };
 
   begin(message: IncomingMessage, answer: ServerResponse | null): void {
@@ -103,8 +102,8 @@ class Turn {
   private give(piece: Buffer): number {
     if (this.behind > 0) return this.throwAway(piece);
     // Refused or given up: nothing more is read of it.
-    if (!this.socket.writable) return piece.length;
-    if (this.mustKeep()) return this.keep(piece);
+    if (!this.socket.writable || this.isLast()) return piece.length;
+    if (this.mustKeep()) return this.keep();
     const slice = piece.subarray(0, this.sliceEnd(piece));
     this.parsedBytes += slice.length;
     this.rest = piece.subarray(slice.length);
@@ -119,39 +118,39 @@ class Turn {
     return piece.length;
   }
 
+  /** The connection ends with an answer that has been given. */
+  private isLast(): boolean {
+    return (
+      !this.isOfSandbox &&
+      this.answer !== null &&
+      this.answer.writableFinished &&
+      !this.answer.shouldKeepAlive
+    );
+  }
+
   private mustKeep(): boolean {
-    if (this.kept !== null) return true;
+    if (this.isKept) return true;
     if (this.onCut !== undefined || !this.message?.complete || this.answer === null) return false;
     return this.hasBegun || !this.answer.writableFinished;
   }
 
-  /** It is read on for a while, since only so it is heard that the client has gone. */
-  private keep(piece: Buffer): number {
-    if (this.kept === null) {
-      this.kept = [];
-      this.keptBytes = 0;
-      // A request each time that the event loop comes round, however many have come.
-      const next = (): void => void setImmediate(() => this.readKept());
-      if (this.answer!.writableFinished) next();
-      else this.answer!.once('close', next);
-    }
-    if (this.keptBytes + piece.length > limits.pipelinedBytes && this.keptBytes > 0) return 0;
-    this.kept.push(piece);
-    this.keptBytes += piece.length;
-    return piece.length;
+  /** In the socket, which reads no more than fits into it, and tells its end after what is in it. */
+  private keep(): number {
+    this.isKept = true;
+    // A request each time that the event loop comes round, however many have come.
+    const next = (): void => void setImmediate(() => this.readKept());
+    if (this.answer!.writableFinished) next();
+    else this.answer!.once('close', next);
+    return 0;
   }
 
   private readKept(): void {
-    const kept = this.kept!.length === 1 ? this.kept![0]! : Buffer.concat(this.kept!);
-    this.kept = null;
-    this.hasBegun = false;
-    this.parsedBytes = 0;
-    const isOver = this.socket.destroyed || this.socket.readableEnded || !this.answer!.shouldKeepAlive;
-    if (!isOver) this.paced.goOn(kept);
+    this.isKept = false;
+    this.paced.goOn();
   }
 
   private sliceEnd(piece: Buffer): number {
-    const most = Math.min(piece.length, SLICE_BYTES);
+    const most = Math.min(piece.length, this.paced.sliceBytes);
     const isInBody = this.message !== null && !this.message.complete;
     // What comes behind is not to be parsed where it is kept; where it is thrown away, it is to be counted.
     if (!isInBody && !this.isOfSandbox) return this.headEnd(piece, most);
@@ -166,20 +165,16 @@ class Turn {
   }
 
   private headEnd(piece: Buffer, most: number): number {
-    const missing = endOfHead.slice(this.seenOfEnd);
-    const isAtBegin = this.seenOfEnd > 0 && piece.toString('latin1', 0, missing.length) === missing;
-    const at = isAtBegin ? missing.length - endOfHead.length : piece.indexOf(endOfHead);
+    const before = this.lastOfHead;
+    const missing = endOfHead.length - 1;
+    const atBegin = (before + piece.toString('latin1', 0, missing)).indexOf(endOfHead);
+    const at = atBegin >= 0 ? atBegin - before.length : piece.indexOf(endOfHead);
     const end = at + endOfHead.length;
-    const hasEnd = (isAtBegin || at >= 0) && end <= most;
-    this.seenOfEnd = hasEnd ? 0 : beginOfEnd(piece.toString('latin1', Math.max(0, most - 3), most));
+    const hasEnd = (atBegin >= 0 || at >= 0) && end <= most;
+    const last = (before + piece.toString('latin1', Math.max(0, most - missing), most)).slice(-missing);
+    this.lastOfHead = hasEnd ? '' : last;
     return hasEnd ? end : most;
   }
-}
-
-/** How much of the end of a head a text ends with. */
-function beginOfEnd(text: string): number {
-  for (let length = 3; length > 0; length -= 1) if (text.endsWith(endOfHead.slice(0, length))) return length;
-  return 0;
 }
 
 /** For what takes over a connection (CONNECT, an upgrade): all that came behind it, of which Node's server says the begin. */

@@ -1,6 +1,6 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { FREED_BYTES, PacedSocket, ReadingAccount, SLICE_BYTES } from './paced.ts';
+import { FREED_BYTES, PacedSocket, ReadingAccount } from './paced.ts';
 
 /**
  * Reads the answer to a request at a pace (`paced.ts`), where somebody else chose who answers. To be called right after the request was
@@ -35,7 +35,7 @@ function pace(
       // Node's client has let go of what it could not read, and is to be told of nothing more.
       if (socket.destroyed) return piece.length;
       const isOnePiece = answer?.headers['content-length'] !== undefined;
-      const slice = isOnePiece ? piece : piece.subarray(0, SLICE_BYTES);
+      const slice = isOnePiece ? piece : piece.subarray(0, paced.sliceBytes);
       rest = piece.subarray(slice.length);
       parse.call(socket, slice);
       if (answer?.complete) end(rest.length > 0);

@@ -2,17 +2,23 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { Lane, oneStep } from './slices.ts';
 
-/** No parser is given more at once: in pieces of one byte it takes it a few milliseconds. */
-export const SLICE_BYTES = 16 * 1024;
+/**
+ * No parser is given more at once: in pieces of one byte it takes half a millisecond for the less of it. Who has sent much that was cheap is given
+ * more at once, up to what takes a few milliseconds.
+ */
+export const SLICE_BYTES = { least: 2 * 1024, most: 16 * 1024 };
+/** So much of what was cheap, since the last that was not. */
+const CHEAP_OF_SLICE = 16;
 /** What honest bytes cost at most, with the places that they go to; a piece of one byte costs a hundred times as much. */
 const FREE_MS_OF_BYTE = 8e-6;
-const FREE_MS_OF_SLICE = 0.05;
+/** Of what came from the kernel at once, however it is cut. */
+const FREE_MS_OF_READ = 0.05;
 /** No piece of a body takes longer; where the clock says so, other processes had the processor. */
 const MOST_MS_OF_PIECE = 0.003;
 /** The work on a head is paid for where requests are counted. */
 const FREE_MS_OF_HEAD = 1;
 /** Who owes no more goes by, so that a compilation or a collection of garbage that fell on one is not its fault. */
-const FREE_MS = 1;
+const FREE_MS = 0.5;
 /** It is forgiven so much of each millisecond, and owes no more than the worst it can be made to. */
 const FORGIVEN = 0.01;
 const MOST_MS = 20;
@@ -38,7 +44,7 @@ const readings = new Lane({ ms: 4, rests: 1 });
 
 export interface PacedOptions {
   account: ReadingAccount;
-  /** Gives a parser as much of it as it likes, `SLICE_BYTES` at most where small pieces could be in it, and says how much that was; none: it is to be held until `goOn`. */
+  /** Gives a parser as much of it as it likes, `sliceBytes` at most where small pieces could be in it, and says how much that was; none: it is to be held until `goOn`. */
   give: (piece: Buffer) => number;
   lane?: Lane;
   /** Whether all of a piece that was given was parsed, and nobody has kept a part of it. */
@@ -76,6 +82,8 @@ export class PacedSocket {
   private freeMs = 0;
   /** Of bodies, in the slice that is being parsed. */
   private pieces = 0;
+  /** Bytes since the last that took longer than they are worth. */
+  private cheapBytes = 0;
 
   constructor(socket: Duplex, options: PacedOptions) {
     this.socket = socket;
@@ -95,6 +103,7 @@ export class PacedSocket {
 
   readonly read = (piece: Buffer): void => {
     let rest = piece;
+    this.freeMs = FREE_MS_OF_READ;
     while (rest.length > 0 && !this.hasLeft) {
       if (this.isStopped || this.isHeld) break;
       if (!this.isItsTurn && this.mustWait()) break;
@@ -105,8 +114,15 @@ export class PacedSocket {
     // What is made of it is as long as its bytes are many, and not counted.
     if (this.joined.length > 0) this.tell();
     if (rest.length > 0 && !this.hasLeft) this.putBack(rest);
-    else if (!this.isItsTurn && this.options.isParsedWhole?.(piece)) free(piece);
+    // Whoever has taken the connection over has the end of it.
+    else if (!this.hasLeft && !this.isItsTurn && this.options.isParsedWhole?.(piece)) free(piece);
   };
+
+  /** The parser is given no more at once, where small pieces could be in it. */
+  get sliceBytes(): number {
+    const { least, most } = SLICE_BYTES;
+    return Math.min(most, Math.max(least, Math.floor(this.cheapBytes / CHEAP_OF_SLICE)));
+  }
 
   /** A message whose head was just parsed: what of its body is parsed at once is told as one piece. */
   headCame(message: IncomingMessage, hasBody: boolean): void {
@@ -114,11 +130,10 @@ export class PacedSocket {
     if (hasBody) this.joined.push(new JoinedBody(message, this.countPiece));
   }
 
-  /** After `give` took nothing: `first` was read before what comes next. */
-  goOn(first: Buffer): void {
+  /** After `give` took nothing. */
+  goOn(): void {
     if (this.hasLeft) return;
     this.isHeld = false;
-    this.read(first);
     if (!this.isStopped) this.resume();
   }
 
@@ -154,10 +169,11 @@ export class PacedSocket {
     this.pieces = 0;
     const begunMs = clock.nowMs();
     const taken = this.options.give(piece);
-    const tookMs = clock.nowMs() - begunMs - taken * FREE_MS_OF_BYTE - FREE_MS_OF_SLICE - this.freeMs;
+    const tookMs = clock.nowMs() - begunMs - taken * FREE_MS_OF_BYTE - this.freeMs;
     // A body that nobody reads any more tells of none.
     const ms = this.pieces === 0 ? tookMs : Math.min(tookMs, this.pieces * MOST_MS_OF_PIECE);
     this.freeMs = 0;
+    this.cheapBytes = ms > 0 ? 0 : this.cheapBytes + taken;
     if (ms <= 0) return taken;
     this.options.account.charge(ms);
     // In the lane it is counted there.
@@ -187,7 +203,7 @@ export class PacedSocket {
     if (this.mayRead()) {
       this.isItsTurn = true;
       // Told to `read` by the event.
-      socket.read(Math.min(SLICE_BYTES, socket.readableLength));
+      socket.read(Math.min(this.sliceBytes, socket.readableLength));
       this.isItsTurn = false;
     }
     if (this.mayRead()) return this.queue();

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import { test, type TestContext } from 'node:test';
-import { limits } from '../../src/domain/limits.ts';
 import { mayGoOn, readInTurn, takeOver } from '../../src/domain/one-request.ts';
 import { randomFrom } from '../egress/wire.ts';
 import { inBytes } from '../support/chunks.ts';
@@ -14,15 +13,21 @@ type Handle = (message: IncomingMessage, response: ServerResponse) => void;
 
 /** As the public port is read: what comes behind is kept. */
 async function serving(t: TestContext, handle: Handle) {
-  const seen = { told: 0 };
+  const seen = { told: 0, latest: null as Socket | null };
   const server = createServer((message, response) => {
     seen.told += 1;
     if (mayGoOn(message, response)) handle(message, response);
   });
-  server.on('connection', (socket) => readInTurn(socket, {}));
-  server.on('upgrade', (message, socket, begin) => {
+  (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
+  server.on('connection', (socket) => {
+    seen.latest = socket;
+    readInTurn(socket, {});
+  });
+  server.on('upgrade', async (message, socket, begin) => {
     if (!mayGoOn(message, null)) return;
     const rest = takeOver(message.socket, begin);
+    // As where a key is looked up first.
+    await new Promise((resolve) => setImmediate(resolve));
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
     if (rest.length > 0) socket.write(rest);
     socket.pipe(socket);
@@ -76,7 +81,7 @@ test('requests that come at once are all answered in order, one each time that t
   assert.equal(new Set(roundOf).size, 3_000);
 });
 
-test('what comes behind a request that waits is read no further than its bound, and a client that goes is heard', async (t) => {
+test('what comes behind a request that waits is read no further than fits into the socket, and is not asked when its client has gone', async (t) => {
   const held: ServerResponse[] = [];
   const { seen, dial } = await serving(t, (_message, response) => void held.push(response));
   const much = dial();
@@ -84,17 +89,65 @@ test('what comes behind a request that waits is read no further than its bound, 
   const first = await until('the first is asked', () => held[0]);
   const { socket } = first;
   // What the kernel holds beside it is not ours.
-  await until('it is not read on', () => socket!.bytesRead >= limits.pipelinedBytes && socket!.isPaused());
-  assert.ok(socket!.bytesRead < 4 * limits.pipelinedBytes, `${socket!.bytesRead} bytes`);
+  await until('it is not read on', () => socket!.readableLength >= socket!.readableHighWaterMark);
+  assert.ok(socket!.bytesRead < 256 * 1024, `${socket!.bytesRead} bytes`);
   first.end('done');
   await until('the next is asked', () => held.length === 2);
   assert.equal(seen.told, 2);
   const few = dial();
   few.client.write(get('/0') + get('/1'));
   const waiting = await until('it is asked', () => held[2]);
-  few.client.destroy();
+  few.client.resetAndDestroy();
   await closed(waiting);
   assert.equal(held.length, 3);
+});
+
+test('a client that asks for several things at once and ends its side has all of them', async (t) => {
+  const { seen, dial } = await serving(t, (message, response) => {
+    setImmediate(() => response.end(`<${message.url}>`));
+  });
+  const heard = dial();
+  heard.client.end(
+    numbers(5)
+      .map((at) => get(`/${at}`))
+      .join(''),
+  );
+  await closed(heard.client);
+  assert.deepEqual([paths(heard.text), seen.told], [numbers(5), 5]);
+});
+
+test('the end of a head is seen however it is split, and what stands behind it in the same piece is answered too', async (t) => {
+  const { seen, dial } = await serving(t, echoPath);
+  for (const cut of ['\r\n|\r|\n', '\r|\n|\r|\n', '\r|\n\r|\n', '\r\n\r|\n', '|\r\n\r\n']) {
+    const heard = dial();
+    let sent = 0;
+    const pieces = `GET /0 HTTP/1.1\r\nHost: x${cut}${get('/1')}`.split('|');
+    for (const piece of pieces) {
+      heard.client.write(piece);
+      sent += piece.length;
+      await until('it is read', () => seen.latest?.bytesRead === sent);
+    }
+    await until('both are answered', () => paths(heard.text).length === 2);
+    heard.client.destroy();
+    await closed(heard.client);
+  }
+});
+
+test('what stands behind an upgrade that had to wait for an answer goes to whoever takes it over', async (t) => {
+  const held: ServerResponse[] = [];
+  const { dial } = await serving(t, (_message, response) => void held.push(response));
+  const heard = dial();
+  heard.client.write(
+    `${get('/0')}GET /up HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n`,
+  );
+  const first = await until('the first is asked', () => held[0]);
+  const behind = 'abcdefgh'.repeat(40_000);
+  heard.client.write(behind);
+  const { socket } = first;
+  await until('as much is read as fits', () => socket!.readableLength >= socket!.readableHighWaterMark);
+  first.end('</0>');
+  await until('all of it came back', () => heard.text.endsWith(behind));
+  assert.match(heard.text, /<\/0>[^]*101 Switching/);
 });
 
 test('behind an answer with which the connection ends nothing is asked any more', async (t) => {

@@ -116,18 +116,25 @@ test('a body that comes while the answer before it waits to be sent is read once
   assert.deepEqual([seen.told, seen.cuts], [2, 0]);
 });
 
-test('what takes over a connection gets every byte that came behind its head, in order', async (t) => {
-  const { server, seen, dial } = await serving(t, never);
-  let all = Buffer.alloc(0);
-  server.on('connect', (message, socket, begin) => {
-    const rest = takeOver(message.socket, begin);
-    socket.on('data', (piece: Buffer) => (all = Buffer.concat([all, piece])));
-    socket.unshift(rest);
-  });
-  const behind = Buffer.from(Array.from({ length: 20_000 }, (_, at) => `${at}\r\n\r\n`).join(''));
-  const client = dial();
-  client.write(Buffer.concat([Buffer.from('CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n'), behind]));
-  await until('all came', () => all.length >= behind.length);
-  assert.ok(all.equals(behind));
-  assert.deepEqual([seen.told, seen.cuts], [0, 0]);
+test('what takes over a connection gets every byte that came behind its head, in order, however many came with it', async (t) => {
+  for (const length of [1, 3_000, 3_001, 5_000, 5_001, 9_001, 13_001, 20_000, 20_001, 150_000]) {
+    const { server, seen, dial } = await serving(t, never);
+    let all = Buffer.alloc(0);
+    server.on('connect', async (message, socket, begin) => {
+      assert.ok(mayGoOn(message, null));
+      const rest = takeOver(message.socket, begin);
+      // As where it is seen first whether the host may be reached.
+      await new Promise((resolve) => setImmediate(resolve));
+      socket.on('data', (piece: Buffer) => (all = Buffer.concat([all, piece])));
+      socket.unshift(rest);
+    });
+    // In one it looks like heads, in the other not.
+    const line = length % 2 === 0 ? '\r\n\r\n' : ',';
+    const behind = Buffer.from(Array.from({ length: length / 5 + 1 }, (_, at) => `${at}${line}`).join(''));
+    const client = dial();
+    client.write(Buffer.concat([Buffer.from('CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n'), behind]));
+    await until(`all of ${length} came`, () => all.length >= behind.length);
+    assert.ok(all.equals(behind));
+    assert.deepEqual([seen.told, seen.cuts], [0, 0]);
+  }
 });

@@ -48,7 +48,7 @@ function start() {
       account,
       lane,
       give(piece) {
-        const slice = piece.subarray(0, SLICE_BYTES);
+        const slice = piece.subarray(0, SLICE_BYTES.least);
         order.push(name);
         clock.ms += msOfSlice;
         given.push(slice);
@@ -75,7 +75,7 @@ const bytesOf = (length: number, step: number) =>
 test('who takes long is read a slice between two rests, in order, and its end is told after the last', async () => {
   const { clock, order, open, run } = start();
   const one = open('a', new ReadingAccount(), 3);
-  const sent = bytesOf(20 * SLICE_BYTES + 17, 7);
+  const sent = bytesOf(20 * SLICE_BYTES.least + 17, 7);
   for (let at = 0; at < sent.length; at += 65_536) one.socket.push(sent.subarray(at, at + 65_536));
   one.socket.push(null);
   await round();
@@ -93,7 +93,7 @@ test('who takes long is read a slice between two rests, in order, and its end is
 test('while others rest, who owes nothing is read at once', async () => {
   const { clock, open } = start();
   const hostile = open('hostile', new ReadingAccount(), 5);
-  const honest = open('honest', new ReadingAccount(), 0.05);
+  const honest = open('honest', new ReadingAccount(), 0.005);
   for (let at = 0; at < 8; at += 1) hostile.socket.push(bytesOf(65_536, 3));
   await until('it rests', () => clock.isResting);
   const sent = bytesOf(2_000_000, 5);
@@ -119,7 +119,7 @@ test('connections of one account have turns, so that none waits for the end of a
 test('a socket that its reader stops while it waits stays stopped, and goes on where it was', async () => {
   const { clock, order, open, run } = start();
   const one = open('a', new ReadingAccount(), 5);
-  const sent = bytesOf(6 * SLICE_BYTES, 9);
+  const sent = bytesOf(6 * SLICE_BYTES.least, 9);
   one.socket.push(sent);
   await until('it rests', () => clock.isResting);
   one.socket.pause();
@@ -134,9 +134,57 @@ test('a socket that its reader stops while it waits stays stopped, and goes on w
   assert.ok(one.whole().equals(sent));
 });
 
+test('a piece that is cut into many slices is forgiven no more than one that is not', async () => {
+  const owed = (sliceBytes: number, msOfByte: number) => {
+    const clock = new FakeClock();
+    const charges: number[] = [];
+    const account = new ReadingAccount();
+    account.charge = (ms) => void charges.push(ms);
+    const socket = new Duplex({ read() {} });
+    const give = (piece: Buffer) => {
+      const bytes = Math.min(piece.length, sliceBytes);
+      clock.ms += bytes * msOfByte;
+      return bytes;
+    };
+    const { read } = new PacedSocket(socket, { account, lane: new Lane({ ms: 4, rests: 1 }, clock), give });
+    read(Buffer.alloc(64 * 1024));
+    return charges.reduce((sum, ms) => sum + ms, 0);
+  };
+  // Two microseconds for each piece of a body of some dozen bytes.
+  const costly = 1e-4;
+  assert.ok(owed(SLICE_BYTES.least, costly) > 5);
+  assert.ok(Math.abs(owed(512, costly) - owed(SLICE_BYTES.least, costly)) < 0.1);
+  assert.equal(owed(512, 5e-6), 0);
+});
+
+test('a parser is given little at once of what comes anew, and more only after much that was cheap', () => {
+  const clock = new FakeClock();
+  const lane = new Lane({ ms: 4, rests: 1 }, clock);
+  const socket = new Duplex({ read() {} });
+  let msOfByte = 0;
+  const sizes: number[] = [];
+  const paced: PacedSocket = new PacedSocket(socket, {
+    account: new ReadingAccount(),
+    lane,
+    give(piece) {
+      const bytes = Math.min(piece.length, paced.sliceBytes);
+      sizes.push(bytes);
+      clock.ms += bytes * msOfByte;
+      return bytes;
+    },
+  });
+  const { least, most } = SLICE_BYTES;
+  for (let at = 0; at < 8; at += 1) paced.read(Buffer.alloc(64 * 1024));
+  assert.deepEqual(sizes.slice(0, 16), Array(16).fill(least));
+  assert.deepEqual(sizes.slice(-8), Array(8).fill(most));
+  msOfByte = 2e-5;
+  paced.read(Buffer.alloc(2 * most));
+  assert.deepEqual(sizes.slice(-9), [most, ...Array(8).fill(least)]);
+});
+
 test('somebody who takes long now and then owes nothing later', () => {
   const account = new ReadingAccount();
-  account.charge(0.9);
+  account.charge(0.4);
   assert.equal(account.owes(0), false);
   account.charge(2);
   assert.equal(account.owes(0), true);
