@@ -56,7 +56,8 @@ export async function forward(
   connection.once('close', () => response.off('close', leave));
   if (response.destroyed) connection.destroy();
   try {
-    const sent = startForward(given, connection, [...frame, ['Connection', 'close']]);
+    // One that ends the connection after an answer without having read the body resets it, and what of the answer is on its way is lost.
+    const sent = startForward(given, connection, [...frame, ['Connection', 'keep-alive']]);
     const answer = await answered(given, sent, connection);
     if (response.destroyed) throw gone();
     const own = ownFields(given.head);
