@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { getRequestListener, RequestError } from '@hono/node-server';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { DomainError } from '../domain/errors.ts';
 import { newId } from '../domain/ids.ts';
 import { mayGoOn, readInTurn, takeOver } from '../domain/one-request.ts';
@@ -33,6 +34,9 @@ export interface Upgrade {
   close(): void;
 }
 
+/** Of `RESPONSE_ALREADY_SENT`. */
+const ALREADY_SENT = 'x-hono-already-sent';
+
 export interface Listener {
   /** For `upgrade` handlers and the like. */
   server: Server;
@@ -52,7 +56,7 @@ export function createListener(
   maxConnections?: number,
   upgrades: Upgrade[] = [],
 ): Listener {
-  const appListener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
+  const appListener = getRequestListener(answerBy(app), {
     errorHandler: (error) => adapterFailed(app, error),
   });
   const { hosts } = app;
@@ -140,6 +144,22 @@ export function createListener(
       app.close();
     },
   };
+}
+
+type Fetch = Parameters<typeof getRequestListener>[0];
+
+/** Hono makes another answer of the one to HEAD, and what says of it that it was sent already is not heard there. */
+function answerBy(app: App): Fetch {
+  const fetch = app.fetch as Fetch;
+  return (request, env) => {
+    const answer = fetch(request, env);
+    return request.method === 'HEAD' ? asSent(answer) : answer;
+  };
+}
+
+async function asSent(answer: ReturnType<Fetch>): Promise<unknown> {
+  const made = await answer;
+  return made instanceof Response && made.headers.has(ALREADY_SENT) ? RESPONSE_ALREADY_SENT : made;
 }
 
 async function serveMount(

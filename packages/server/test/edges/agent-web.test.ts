@@ -494,14 +494,3 @@ test('requests that two readers could read in two ways go nowhere', async () => 
   );
   assert.ok(!hop.includes('x-mine') && hop.includes('"x-forwarded-for":"127.0.0.1"'), hop);
 });
-
-test('the agent’s server is not asked to end the connection, which would take what it has not read with its answer; it ends with the answer', async () => {
-  let isEnded = false;
-  answer = (request, response) => {
-    request.socket.once('close', () => (isEnded = true));
-    tell(request, response);
-  };
-  const told = await toldOf('/', { method: 'POST', headers: keyed(), body: 'abc' });
-  assert.equal(told.headers.connection, 'keep-alive');
-  await until('it has ended', () => isEnded);
-});

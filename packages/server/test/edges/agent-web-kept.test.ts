@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { connect, type AddressInfo } from 'node:net';
+import { after, before, test } from 'node:test';
+import { closed } from '../support/closed.ts';
+import { edgeWorld, type EdgeWorld } from '../support/edge-world.ts';
+import { hostControl } from '../support/host-control.ts';
+import { until } from '../support/until.ts';
+
+let world: EdgeWorld;
+let port: number;
+let answer: (request: IncomingMessage, response: ServerResponse) => void;
+/** The agent's server. */
+const server = createServer((request, response) => answer(request, response));
+
+before(async () => {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  world = await edgeWorld();
+  world.sandboxHost.setControl(hostControl('/'));
+  port = Number(new URL(await world.listen()).port);
+  const web = { port: (server.address() as AddressInfo).port, public: false, command: null };
+  await world.resources.db.sql`
+    update deployments set manifest = jsonb_set(coalesce(manifest, '{}'::jsonb), '{web}', ${JSON.stringify(web)}::text::jsonb)
+    where id = (select deployment_id from agents where id = ${world.agent.id})`;
+});
+after(async () => {
+  server.closeAllConnections();
+  server.close();
+  await world.close();
+});
+
+/** What comes on a connection of its own, until it ends. */
+async function exchange(...requests: string[]): Promise<string> {
+  const socket = connect({ host: '127.0.0.1', port });
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk) => chunks.push(chunk));
+  const head = `Host: ${world.agent.id}.agents.localhost\r\nAuthorization: Bearer ${world.keys.use}\r\n`;
+  socket.write(requests.map((first) => first.replace('\r\n', `\r\n${head}`)).join(''));
+  await closed(socket);
+  return Buffer.concat(chunks).toString('latin1');
+}
+
+test('a connection is kept after answers without a body: to HEAD, without content, and not modified', async () => {
+  answer = (request, response) => {
+    const status = Number(new URL(request.url!, 'http://x').searchParams.get('status') ?? 200);
+    if (status === 200) response.setHeader('content-length', 5);
+    response.writeHead(status).end(status === 200 ? 'hello' : undefined);
+  };
+  const text = await exchange(
+    'HEAD /a HTTP/1.1\r\n\r\n',
+    'GET /b?status=204 HTTP/1.1\r\n\r\n',
+    'GET /c?status=304 HTTP/1.1\r\n\r\n',
+    'HEAD /d HTTP/1.1\r\n\r\n',
+    'GET /e HTTP/1.1\r\nConnection: close\r\n\r\n',
+  );
+  const statuses = [...text.matchAll(/HTTP\/1.1 (\d+)/g)].map(([, code]) => Number(code));
+  assert.deepEqual(statuses, [200, 204, 304, 200, 200]);
+  assert.ok(text.endsWith('hello'));
+});
+
+test('the agent’s server is not asked to end the connection, which would take what it has not read with its answer; it ends with the answer', async () => {
+  let isEnded = false;
+  answer = (request, response) => {
+    request.socket.once('close', () => (isEnded = true));
+    response.end(`<${request.headers.connection}>`);
+  };
+  const text = await exchange('POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc');
+  assert.match(text, /<keep-alive>/);
+  await until('it has ended', () => isEnded);
+});
