@@ -9,10 +9,15 @@ export interface FlightLimits {
   ofAll: number;
 }
 
+/** What a name or value costs beside its own bytes when it was parsed: about an empty object with its place in a list. */
+const valueBytes = 64;
+
 /** The bytes of one request's body, as long as it is read or worked on. */
 export interface BodyHold {
   /** Throws `rate_limited` and `unavailable`, with when to try again, if these are too many; they do not count then. */
   add(bytes: number): void;
+  /** The same for so many names and values, before they are made of the body. */
+  addValues(count: number): void;
   /** Of those that were added, so many are not of the body. */
   remove(bytes: number): void;
   /** They are held no more, and what comes late does not count. May be called again. */
@@ -56,6 +61,7 @@ export class Flight {
     };
     return {
       add: (bytes) => set(read + bytes),
+      addValues: (count) => set(read + count * valueBytes),
       remove: (bytes) => set(read - bytes),
       drop: () => {
         set(0);
@@ -88,6 +94,7 @@ export class Flight {
 /** For what is read where no organisation is known, and has a bound of its own. */
 export const uncounted: BodyHold = {
   add: () => undefined,
+  addValues: () => undefined,
   remove: () => undefined,
   drop: () => undefined,
 };

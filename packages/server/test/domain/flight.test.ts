@@ -42,6 +42,29 @@ test('what is not of the body counts no more', () => {
   assert.equal(flight.bytes, 0);
 });
 
+test('names and values count as what is made of them, beside the bytes of their body', () => {
+  const flight = new Flight({ smallBytes: 200, ofOrg: 1_000, ofAll: 1_000 });
+  const hold = flight.open('a');
+  hold.add(72);
+  hold.addValues(2);
+  assert.equal(flight.bytes, 0);
+  hold.addValues(1);
+  assert.equal(flight.bytes, 72 + 3 * 64);
+  assert.throws(() => hold.addValues(12), refusedAs('rate_limited'));
+  assert.equal(flight.bytes, 72 + 3 * 64);
+  hold.drop();
+  assert.equal(flight.bytes, 0);
+});
+
+test('twenty bodies of 20,000 numbers of one organisation fit', () => {
+  const flight = new Flight();
+  for (let at = 0; at < 20; at += 1) {
+    const hold = flight.open('a');
+    hold.add(160_000);
+    hold.addValues(20_003);
+  }
+});
+
 test('an organisation has its bound to the byte, and one that has reached it takes nothing from another', () => {
   const flight = new Flight(most);
   const hold = flight.open('a');

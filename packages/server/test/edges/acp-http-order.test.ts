@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type { AcpServer } from '@agentclientprotocol/sdk/experimental/server';
 import { test } from 'node:test';
+import { uncounted } from '../../src/domain/flight.ts';
 import { Connections } from '../../src/edges/acp/connections.ts';
 import { handleHttp } from '../../src/edges/acp/http.ts';
 import type { HostCall } from '../../src/edges/hosts/host-edge.ts';
@@ -42,6 +43,7 @@ function start() {
       request: new Request('http://agent.localhost/acp', { method: 'POST', headers, body: 'x' }),
       head: {},
       bytes: async () => body,
+      hold: uncounted,
       gone: () => leaving.signal,
     } as unknown as HostCall;
     const answer = handleHttp(call, acp, connections, () => assert.fail());

@@ -8,7 +8,7 @@ import { edgeWorld, type EdgeWorld } from '../support/edge-world.ts';
 import { hostFetch } from '../support/host-fetch.ts';
 import { until } from '../support/until.ts';
 
-const most = { smallBytes: 1_000, ofOrg: 8_000_000, ofAll: 12_000_000 };
+const most = { smallBytes: 20_000, ofOrg: 8_000_000, ofAll: 12_000_000 };
 const flight = new Flight(most);
 let world: EdgeWorld;
 let port: number;
@@ -34,6 +34,8 @@ function take(org: string, bytes: number): void {
   taken.push(hold);
 }
 
+/** What is made of so many names and values counts as much. */
+const ofValues = (count: number) => 64 * count;
 const padding = (bytes: number) => 'x'.repeat(bytes);
 const hostOfAgent = () => `${world.agent.id}.agents.localhost`;
 
@@ -119,7 +121,7 @@ async function sending(more: Record<string, unknown> = {}) {
   await until('it is accepted', () => world.core.sends.length > before);
   const page = { limit: 1, cursor: null };
   const { items } = await world.core.runs.listForAgent(world.resources.owner, world.agent.id, page);
-  return { ...begun, bytes: body.length, runId: items[0]!.id };
+  return { ...begun, bytes: body.length + ofValues(5 + 2 * Object.keys(more).length), runId: items[0]!.id };
 }
 
 test('a message counts while its run is waited for, and no more when that has ended or the client has gone', async () => {
@@ -180,6 +182,31 @@ test('beyond the bound of the node those of nobody are taken', async () => {
   assert.equal((await post('/v1/agents', { name: 'x' }, { own: true })).status, 201);
 });
 
+/** Short and much, in a body of each kind. */
+const empties = Array.from({ length: 10_000 }, () => ({}));
+const manyInIt = (path: string) =>
+  path === '/v1/agents'
+    ? { name: 'x', metadata: { x: empties } }
+    : { jsonrpc: '2.0', id: 7, method: 'Nothing', params: { x: empties } };
+
+test('what is made of many names and values counts before it is made, on every surface: a body whose bytes would fit is refused', async () => {
+  take(orgId, most.ofOrg - 500_000);
+  for (const [path, , own = false] of surfaces) {
+    const { status, retryAfter, text } = await post(path, manyInIt(path), { own });
+    assert.deepEqual([status, retryAfter], [429, '1'], `${path}: ${text}`);
+    assert.match(text, /Too many large requests of this organisation/, path);
+    await until('it is given back', () => flight.bytesOf(orgId) === most.ofOrg - 500_000);
+  }
+});
+
+test('twenty bodies with thousands of numbers are taken at once where there is room for them', async () => {
+  const body = { name: 'x', unknown: Array.from({ length: 5_000 }, (_, at) => at) };
+  const bytes = JSON.stringify(body).length + ofValues(5_005);
+  take(orgId, most.ofOrg - 20 * bytes);
+  const all = Array.from({ length: 20 }, () => post('/v1/agents', body, { own: true }));
+  for (const { status, text } of await Promise.all(all)) assert.equal(status, 400, text);
+});
+
 test('what has come of a body that is refused amid it counts no more', async () => {
   take(orgId, most.ofOrg - 60_000);
   const { socket, answer } = begin('/v1/agents', chunked);
@@ -193,10 +220,11 @@ test('what has come of a body that is refused amid it counts no more', async () 
 
 test('as many bodies as fit are all taken at once, to the last byte', async () => {
   const body = JSON.stringify({ name: 'x', description: padding(49_000) });
-  take(orgId, most.ofOrg - 40 * body.length);
+  const values = ofValues(5);
+  take(orgId, most.ofOrg - 40 * (body.length + values));
   const all = Array.from({ length: 40 }, () => begin('/v1/agents', `Content-Length: ${body.length}`));
   for (const { socket } of all) socket.write(body.slice(0, -1));
-  await until('they have come', () => flight.bytesOf(orgId) === most.ofOrg - 40);
+  await until('they have come', () => flight.bytesOf(orgId) === most.ofOrg - 40 * (1 + values));
   for (const { socket } of all) socket.write(body.slice(-1));
   for (const { answer, socket } of all) {
     await until('it is answered', () => answer.text.includes('\r\n\r\n'));
@@ -276,4 +304,19 @@ test('a client over a WebSocket for whose message there is no room is told to co
   await until('what came is given back', () => flight.bytesOf(orgId) === most.ofOrg - 10_000);
   other.socket.send(initialize(100));
   await until('a small message is answered', () => other.answers.length === 1);
+});
+
+test('over a WebSocket too values count before they are made, and the client is told to come again later', async (t) => {
+  const { socket, answers } = await openSocket(t);
+  const text = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"_meta":{"x":${JSON.stringify(empties)}}}}`;
+  take(orgId, most.ofOrg - 500_000);
+  socket.send(text);
+  assert.equal((await once(socket, 'close'))[0], 1013);
+  assert.deepEqual(answers, []);
+  await until('what came is given back', () => flight.bytesOf(orgId) === most.ofOrg - 500_000);
+  for (const hold of taken) hold.drop();
+  const again = await openSocket(t);
+  again.socket.send(text);
+  await until('it is answered', () => again.answers.length === 1);
+  assert.equal(again.answers[0].result.protocolVersion, 1);
 });

@@ -9,6 +9,13 @@ const farewellMs = 1_000;
 /** A frame of a client without its payload, when that is short: two bytes and the mask. */
 const frameBytes = 6;
 
+/** For whose message there is no room, it is let go. */
+export function comeAgainLater(socket: WebSocket): void {
+  socket.close(tryAgainLater, 'too many large messages are under way');
+  socket.pause();
+  setTimeout(() => socket.terminate(), farewellMs).unref();
+}
+
 /**
  * Counts what comes of a client's next message, which is put together where nobody looks, so that it counts before it is whole. A
  * client for whose message there is no room is let go: its id is not known yet. `connection` is what carries `socket`. Returns
@@ -19,9 +26,7 @@ export function assembly(socket: WebSocket, connection: Duplex, open: () => Body
   let bytes = 0;
   const refuse = (): void => {
     connection.off('data', onData);
-    socket.close(tryAgainLater, 'too many large messages are under way');
-    socket.pause();
-    setTimeout(() => socket.terminate(), farewellMs).unref();
+    comeAgainLater(socket);
   };
   const onData = (piece: Buffer): void => {
     bytes += piece.length;

@@ -86,11 +86,13 @@ function bytesOf(call: HostCall): Promise<Buffer> {
 
 /** The message of a request; null when it has none. */
 async function readSent(
-  { caller }: HostCall,
+  { caller, hold }: HostCall,
   body: Buffer | null,
   gone: AbortSignal,
 ): Promise<Incoming | Refusal | null> {
-  return body && bySize({ orgId: caller.orgId, id: caller.keyId, gone }, body.length, readMessage(body));
+  return (
+    body && bySize({ orgId: caller.orgId, id: caller.keyId, gone }, body.length, readMessage(body, hold))
+  );
 }
 
 /** What the SDK is asked. It takes the message as it was read here, in turns with others, and reads it no second time. */

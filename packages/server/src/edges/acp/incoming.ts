@@ -1,4 +1,5 @@
 import { type JsonShape, shapeOf, tooManyValues } from '../../domain/json-shape.ts';
+import type { BodyHold } from '../../domain/flight.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Sliced } from '../../domain/slices.ts';
 import { answerId, rpcId, type RpcId } from '../http/json-rpc-id.ts';
@@ -30,18 +31,20 @@ export const isRefusal = (read: Incoming | Refusal): read is Refusal => 'error' 
 
 /**
  * Looks at a message of a client before the SDK has it: what is refused here is answered with the id of its request, and
- * leaves the connection as it was. Above all an `initialize` that would fail: the SDK takes no second one.
+ * leaves the connection as it was. Above all an `initialize` that would fail: the SDK takes no second one. Its values count in `hold`;
+ * throws what that throws.
  */
-export function* readMessage(bytes: Buffer): Sliced<Incoming | Refusal> {
+export function* readMessage(bytes: Buffer, hold: BodyHold): Sliced<Incoming | Refusal> {
   const text = yield* textOf(bytes);
   if (text === null) return refusal('parse', 'The body is not valid UTF-8.');
-  return yield* readText(text);
+  return yield* readText(text, hold);
 }
 
 /** The same of a text. */
-export function* readText(text: string): Sliced<Incoming | Refusal> {
+export function* readText(text: string, hold: BodyHold): Sliced<Incoming | Refusal> {
   const shape = yield* shapeOf(text);
   if (shape.hasTooMany) return refusal('request', tooManyValues('The message'));
+  hold.addValues(shape.values);
   yield;
   let message: unknown;
   try {

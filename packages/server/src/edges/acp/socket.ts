@@ -2,9 +2,11 @@ import type { IncomingMessage } from 'node:http';
 import type { PreparedWebSocketUpgrade } from '@agentclientprotocol/sdk/experimental/server';
 import type { WebSocket } from 'ws';
 import { WebSocketServer } from 'ws';
+import { DomainError } from '../../domain/errors.ts';
 import type { BodyHold } from '../../domain/flight.ts';
 import { limits } from '../../domain/limits.ts';
 import { bySize, type BodySender, type Sliced } from '../../domain/slices.ts';
+import { comeAgainLater } from './assembly.ts';
 import { InOrder } from './in-order.ts';
 import { isRefusal, readText, refusal, type Refusal } from './incoming.ts';
 
@@ -58,8 +60,8 @@ export function guarded(socket: WebSocket, sender: BodySender, heard: () => Body
 
   let isInitialized = false;
   /** The answer to what does not reach the SDK; null: there is none. */
-  function* refused(text: string): Sliced<Refusal | 'pass' | null> {
-    const read = yield* readText(text);
+  function* refused(text: string, hold: BodyHold): Sliced<Refusal | 'pass' | null> {
+    const read = yield* readText(text, hold);
     if (isRefusal(read)) return read;
     if (read.kind === 'initialize') isInitialized = true;
     if (isInitialized) return 'pass';
@@ -72,12 +74,18 @@ export function guarded(socket: WebSocket, sender: BodySender, heard: () => Body
       socket.close(closeCodes.policy, 'read what you are sent');
     else socket.send(text, () => {});
   };
-  function* take(data: Buffer, listener: Listener): Sliced<void> {
+  function* take(data: Buffer, hold: BodyHold, listener: Listener): Sliced<void> {
     yield;
     // It is UTF-8: the socket has looked.
     const text = data.toString('utf8');
     yield;
-    const answer = yield* refused(text);
+    let answer: Refusal | 'pass' | null;
+    try {
+      answer = yield* refused(text, hold);
+    } catch (error) {
+      if (!(error instanceof DomainError)) throw error;
+      return comeAgainLater(socket);
+    }
     // The SDK parses it again.
     yield;
     if (answer === 'pass') listener(text);
@@ -111,7 +119,7 @@ export function guarded(socket: WebSocket, sender: BodySender, heard: () => Body
         const hold = heard();
         if (!mayHear(data, isBinary)) return hold.drop();
         const { length } = data;
-        order.add(() => letGo(hold, bySize(sender, length, take(data, listener as Listener))));
+        order.add(() => letGo(hold, bySize(sender, length, take(data, hold, listener as Listener))));
       });
     },
     // The SDK lets go of a socket only when it is closed.

@@ -92,6 +92,8 @@ export interface PublicCall extends AnyCall {
   json(options?: JsonBodyOptions): Promise<unknown>;
   /** The body as it is. Throws `body_too_large`. */
   bytes(maxBytes?: number): Promise<Buffer>;
+  /** Counts the body, until the request is answered. */
+  hold: BodyHold;
   /** An answer that somebody else made, such as an SDK, with the fields of `head` that it has not. */
   adopt(response: Response): Response;
   /** Aborted when the client has gone away. `controller`: this one is, else one of its own. */

@@ -153,6 +153,7 @@ function publicCall(c: Context<Env>, asked: Asked, agent: Agent): PublicCall {
     node: incoming && outgoing ? { incoming, outgoing } : null,
     json: (options) => readJsonBody(c, { orgId: agent.orgId, id: agent.id }, hold, options),
     bytes: (maxBytes = limits.bodyBytes) => readBody(c, maxBytes, hold),
+    hold,
     adopt: (response) => adopt(response, head),
     gone: (controller = new AbortController()) => abortWhenGone(outgoing, controller),
     hasLeft: () => outgoing !== undefined && clientLeft(outgoing) && !edge.draining,

@@ -24,7 +24,7 @@ export interface JsonBodyOptions {
 
 /**
  * The JSON body of a request (RFC 8259). No body at all reads as `{}`, so that what is missing is told by name. `sender` is
- * who waits in turns with others when it is large, until its connection closes; `hold` counts its bytes. Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`,
+ * who waits in turns with others when it is large, until its connection closes; `hold` counts its bytes, and its values before they are parsed. Throws `unsupported_media_type`, `body_too_large` (without reading the rest), `invalid_json`,
  * `invalid_request`, and what `hold` throws.
  */
 export async function readJsonBody(
@@ -39,7 +39,7 @@ export async function readJsonBody(
   if (bytes.length === 0) return {};
   const waits = bytes.length > smallBytes;
   const gone = waits ? abortWhenGone(c.env?.outgoing, new AbortController()) : undefined;
-  return bySize({ ...sender, gone }, bytes.length, parse(bytes, onRead));
+  return bySize({ ...sender, gone }, bytes.length, parse(bytes, hold, onRead));
 }
 
 /** The whole body. Throws `body_too_large`, without reading the rest, `invalid_request` when it does not come, and what `hold` throws. */
@@ -76,11 +76,12 @@ export function requireJson(
   );
 }
 
-function* parse(bytes: Buffer, onRead: (body: unknown) => void): Sliced<unknown> {
+function* parse(bytes: Buffer, hold: BodyHold, onRead: (body: unknown) => void): Sliced<unknown> {
   const text = yield* textOf(bytes);
   if (text === null) throw new DomainError('invalid_json', 'The body is not valid UTF-8.');
   const shape = yield* shapeOf(text);
   if (shape.hasTooMany) throw new DomainError('invalid_request', tooManyValues('The body'));
+  hold.addValues(shape.values);
   yield;
   const value = parseText(text);
   onRead(value);

@@ -1,7 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Readable } from 'node:stream';
+import type { ServerHttp2Stream } from 'node:http2';
+import { constants } from 'node:http2';
 import { ServerInterceptingCall } from '@grpc/grpc-js';
-import type { Metadata, ServerInterceptor } from '@grpc/grpc-js';
+import type { Metadata, StatusObject, ServerInterceptor } from '@grpc/grpc-js';
 import { DomainError } from '../../../domain/errors.ts';
 import type { BodyHold } from '../../../domain/flight.ts';
 import { newId } from '../../../domain/ids.ts';
@@ -14,6 +15,7 @@ import type { Edge } from '../../http/edge.ts';
 import { admitKey } from '../../http/gate.ts';
 import { endedBy } from './status.ts';
 import type { Ended } from './status.ts';
+import { boundUnpacking } from './unpacking.ts';
 
 /** A call whose key and agent are known. */
 export interface Admitted {
@@ -54,9 +56,15 @@ export function admission(
     let timer: NodeJS.Timeout | undefined;
     let found: Admitted | null = null;
     let cameBytes = 0;
+    let isWhole = false;
     const late = () => {
       const error = new DomainError('invalid_request', 'The message did not arrive in time.');
       call.sendStatus(endedBy(error, newId()).status);
+    };
+    const refused = (error: unknown): StatusObject => {
+      const ended = endedBy(error, found!.requestId);
+      onRefused({ ...found!, keyId: found!.caller.keyId, ...ended });
+      return ended.status;
     };
     /** False: there are too many, and the call has ended. */
     const hold = (bytes: number): boolean => {
@@ -64,9 +72,7 @@ export function admission(
         found!.body.add(bytes);
         return true;
       } catch (error) {
-        const ended = endedBy(error, found!.requestId);
-        call.sendStatus(ended.status);
-        onRefused({ ...found!, keyId: found!.caller.keyId, ...ended });
+        call.sendStatus(refused(error));
         return false;
       }
     };
@@ -82,13 +88,15 @@ export function admission(
             const trace = { keyId: null as string | null };
             admitted(edge, incoming, label, trace).then(
               (known) => {
-                const body = edge.flight.open(known.caller.orgId);
+                const open = () => edge.flight.open(known.caller.orgId);
+                const body = open();
                 found = { ...asked, ...known, body, isWorkedOn: false };
                 kept.set(metadata, found);
                 onBytes(call, (bytes) => {
                   cameBytes += bytes;
                   return hold(bytes);
                 });
+                boundUnpacking(call, open, refused);
                 timer = setTimeout(late, MESSAGE_TIMEOUT_MS);
                 admit(metadata);
               },
@@ -104,12 +112,14 @@ export function admission(
             if (hold(Math.max(0, (message as Buffer).length - cameBytes))) next(message);
           },
           onReceiveHalfClose(next) {
+            isWhole = true;
             clearTimeout(timer);
             next();
           },
           onCancel() {
             clearTimeout(timer);
             if (found && !found.isWorkedOn) found.body.drop();
+            if (!isWhole) closeEnded(call);
           },
         }),
     });
@@ -117,12 +127,22 @@ export function admission(
   return { interceptor, of: (metadata) => kept.get(metadata)! };
 }
 
+const streamOf = (call: object): ServerHttp2Stream => (call as { stream: ServerHttp2Stream }).stream;
+
+/**
+ * Of a call that has ended, its stream ends too, although the client may not have said all that it has to say (RFC 9113, section 8.1): it
+ * keeps what has come of its message as long as it is open, and that counts no more.
+ */
+function closeEnded(call: object): void {
+  streamOf(call).close(constants.NGHTTP2_NO_ERROR);
+}
+
 /**
  * Tells of what comes of a call's message, until `take` is false. It is put together where nobody looks, and the call does not say
  * how its bytes come, so that its stream is asked; a test tells when that is another one.
  */
 function onBytes(call: object, take: (bytes: number) => boolean): void {
-  const { stream } = call as { stream: Readable };
+  const stream = streamOf(call);
   const onData = (piece: Buffer): void => {
     if (!take(piece.length)) stream.off('data', onData);
   };
