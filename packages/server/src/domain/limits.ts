@@ -3,6 +3,33 @@ export const limits = {
   bodyBytes: 1024 * 1024,
   /** Of all bodies that are read or worked on, whatever the protocol, of an organisation and of this node; small ones are free. */
   bodiesInFlight: { smallBytes: 64 * 1024, ofOrg: 128 * 1024 * 1024, ofAll: 512 * 1024 * 1024 },
+  /**
+   * Of deliveries to channels, which nobody has verified yet: of one channel, of the organisation of its agent, and of this process.
+   * A channel may have more, if its kind takes a larger body: one always fits.
+   */
+  webhookBodies: {
+    smallBytes: 64 * 1024,
+    ofPart: 24 * 1024 * 1024,
+    ofOrg: 48 * 1024 * 1024,
+    ofAll: 192 * 1024 * 1024,
+    ofSmall: { ofPart: 8 * 1024 * 1024, ofOrg: 16 * 1024 * 1024, ofAll: 64 * 1024 * 1024 },
+  },
+  /** Of that of this process, the tenths that senders have who send again when they are refused. */
+  webhookBodiesSentAgainTenths: 9,
+  /** Of deliveries to the one address of Slack apps that agents share, whose organisation is not known before the body is read. */
+  sharedAppBodies: {
+    smallBytes: 64 * 1024,
+    ofOrg: 32 * 1024 * 1024,
+    ofAll: 32 * 1024 * 1024,
+    ofSmall: { ofOrg: 32 * 1024 * 1024, ofAll: 32 * 1024 * 1024 },
+  },
+  /** Of model requests until their calls end: of one sandbox, of an organisation, and of this process; small ones are free. */
+  modelBodies: {
+    smallBytes: 64 * 1024,
+    ofPart: 64 * 1024 * 1024,
+    ofOrg: 128 * 1024 * 1024,
+    ofAll: 512 * 1024 * 1024,
+  },
   /** Of objects and lists in each other, in a body of JSON. */
   jsonDepth: 128,
   /** Of names and values in such a body: texts, numbers, `true`, `false`, `null`, objects, lists, names of fields. */
@@ -159,9 +186,10 @@ export const limits = {
   /** That came while a turn went on, and are answered together by the next; and their text. */
   joinedMessages: 20,
   joinedChars: 150_000,
-  /** Of a mail over SMTP, and of all that are being read. */
+  /** Of a mail over SMTP. */
   smtpMessageBytes: 25 * 1024 * 1024,
-  smtpMemoryBytes: 128 * 1024 * 1024,
+  /** Of all that are being read, for the organisation of the first recipient and in this process; small ones are free. */
+  smtpBodies: { smallBytes: 64 * 1024, ofOrg: 32 * 1024 * 1024, ofAll: 128 * 1024 * 1024 },
   smtpRecipients: 20,
   smtpConnections: 200,
   /** Of one remote address: connections at once, and mails in a minute. */

@@ -6,8 +6,8 @@ import { KEYS_PATH } from './a2a/paths.ts';
 import { docsPage } from './docs/page.ts';
 import { landingPage } from './docs/landing.ts';
 import { style } from './docs/style.ts';
-import type { Head } from './http/answer.ts';
-import { jsonResponse, newHead } from './http/answer.ts';
+import type { FixedBody, Head } from './http/answer.ts';
+import { fixedBody, jsonResponse, newHead } from './http/answer.ts';
 import type { Edge } from './http/edge.ts';
 import { errorResponse } from './http/errors.ts';
 import type { Env } from './http/request.ts';
@@ -27,11 +27,13 @@ export function addPages(
   gauges: () => Record<string, number>,
 ): string[] {
   // Made when they are asked for first: most services are never asked, and they take time and memory at the start.
-  const openapi = once(() => openapiText(edge.addresses.baseUrl));
-  const docs = once(() => docsPage(edge.addresses));
-  const landing = once(() => landingPage(edge.addresses));
+  const openapi = once(() => fixedBody(openapiText(edge.addresses.baseUrl)));
+  const docs = once(() => fixedBody(docsPage(edge.addresses)));
+  const landing = once(() => fixedBody(landingPage(edge.addresses)));
   const { baseUrl, appDomain } = edge.addresses;
-  const hostOpenapi = once(() => hostOpenapiText(appDomain, baseUrl.startsWith('https:') ? 'https' : 'http'));
+  const hostOpenapi = once(() =>
+    fixedBody(hostOpenapiText(appDomain, baseUrl.startsWith('https:') ? 'https' : 'http')),
+  );
   const pages: Record<string, (c: Context<Env>) => Response | Promise<Response>> = {
     '/': () => html(landing()),
     '/docs': () => html(docs()),
@@ -82,7 +84,7 @@ const styleHash = createHash('sha256').update(style).digest('base64');
 /** Pages run no script and load nothing: the one inline style sheet is named by its hash. */
 const policy = `default-src 'none'; style-src 'sha256-${styleHash}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
 
-function html(page: string): Response {
+function html(page: FixedBody): Response {
   return new Response(page, {
     headers: {
       ...publicHead(),

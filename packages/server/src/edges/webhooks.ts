@@ -1,6 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { DomainError, notFound } from '../domain/errors.ts';
+import { type BodyHold, Flight } from '../domain/flight.ts';
 import { GrowingBytes } from '../domain/growing-bytes.ts';
+import { limits } from '../domain/limits.ts';
 import { asBusy, type Inbox } from '../services/inbox.ts';
 import { abortWhenGone } from './http/gone.ts';
 import { shared } from '../services/shared-slack.ts';
@@ -9,17 +11,20 @@ export interface WebhookEdgeOptions {
   inbox: Pick<Inbox, 'admit' | 'receive'>;
   /** As senders see the service: some sign the URL. */
   baseUrl: string;
+  /** Of bodies that are read or worked on at once; default: `limits.webhookBodies`. */
+  bodies?: Flight;
+  /** The same for the address that channels share. */
+  sharedBodies?: Flight;
 }
 
 const path = /^\/api\/webhooks\/([a-z]{1,20})(?:\/([0-9a-f-]{36}))?(\?.*)?$/;
 const bodyMs = 10_000;
-/** Of all bodies that are being read or worked on: nobody has been verified yet. */
-const memoryBytes = 192 * 1024 * 1024;
 const noBytes = Buffer.alloc(0);
 
 /** Serves `/api/webhooks/{kind}/{channelId}`, and `/api/webhooks/slack` for an app that several agents share: raw bytes in, the answer of the inbox out. Mounted before the app. */
-export function createWebhookEdge({ inbox, baseUrl }: WebhookEdgeOptions) {
-  const memory = { used: 0 };
+export function createWebhookEdge({ inbox, baseUrl, ...options }: WebhookEdgeOptions) {
+  const { bodies = new Flight(limits.webhookBodies), sharedBodies = new Flight(limits.sharedAppBodies) } =
+    options;
   return {
     prefix: '/api/webhooks/',
     async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -37,21 +42,17 @@ export function createWebhookEdge({ inbox, baseUrl }: WebhookEdgeOptions) {
         url: baseUrl + (request.url ?? ''),
         headers: headersOf(request),
       };
-      // Those that never send again find room when others do not.
       const isReserved = channel.lane({ ...asked, body: noBytes }) === 'reserved';
-      if (memory.used > memoryBytes * (isReserved ? 1 : 0.9)) throw asBusy(channel, null);
-      const held = { bytes: 0 };
+      const flight = channelId === shared ? sharedBodies : bodies;
+      const held = flight.open(channel.orgId, {
+        partId: channelId,
+        ofPartAtLeast: bodyBytes,
+        // Those that never send again find room when others do not.
+        tenthsOfAll: isReserved ? 10 : limits.webhookBodiesSentAgainTenths,
+      });
       try {
         const most = { bytes: bodyBytes, hurriedBytes: channel.hurriedBytes ?? bodyBytes };
-        const body = await readBytes(
-          request,
-          most,
-          () => asBusy(channel, null),
-          (bytes) => {
-            held.bytes += bytes;
-            memory.used += bytes;
-          },
-        );
+        const body = await readBytes(request, most, () => asBusy(channel, null), held);
         // Whoever does not send again is read to its end, also when it did not wait for the answer.
         const gone = isReserved ? undefined : abortWhenGone(response, new AbortController());
         const answer = await inbox.receive(kind, channelId, { ...asked, body }, gone);
@@ -61,7 +62,7 @@ export function createWebhookEdge({ inbox, baseUrl }: WebhookEdgeOptions) {
         });
         response.end(answer.body);
       } finally {
-        memory.used -= held.bytes;
+        held.drop();
       }
     },
   };
@@ -90,7 +91,7 @@ async function readBytes(
   request: IncomingMessage,
   most: { bytes: number; hurriedBytes: number },
   busy: () => DomainError,
-  onBytes: (bytes: number) => void,
+  hold: BodyHold,
 ): Promise<Buffer> {
   const check = (bytes: number) => {
     if (bytes > most.bytes)
@@ -102,8 +103,12 @@ async function readBytes(
   try {
     const held = new GrowingBytes(most.bytes);
     for await (const chunk of chunksOf(request)) {
-      onBytes(chunk.length);
       check(held.length + chunk.length);
+      try {
+        hold.add(chunk.length);
+      } catch {
+        throw busy();
+      }
       held.add(chunk);
     }
     return held.whole();

@@ -2,6 +2,7 @@ import { hash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Bucket, type Pace } from '../domain/bucket.ts';
 import { DomainError } from '../domain/errors.ts';
+import { type BodyHold, Flight } from '../domain/flight.ts';
 import { limits } from '../domain/limits.ts';
 import type { Log } from '../domain/log.ts';
 import { bySize } from '../domain/slices.ts';
@@ -9,7 +10,6 @@ import type { ReadEgressPolicy } from '../domain/ports/egress.ts';
 import type { ModelCaller, ModelGateway, ModelGatewayHooks } from '../domain/ports/model-gateway.ts';
 import { prepareCall } from './call.ts';
 import { listModels } from './list-models.ts';
-import { Load } from './load.ts';
 import { meteredCall } from './metered-call.ts';
 import type { MeterOptions } from './metered-call.ts';
 import { findOllama } from './ollama.ts';
@@ -33,8 +33,8 @@ export interface ModelGatewayOptions {
   /** BERTH_DEFAULT_MODEL; null = the first configured provider's. */
   defaultModel?: string | null;
   timeouts?: Partial<Timeouts>;
-  /** Bytes of request bodies that are held at once. */
-  load?: Load;
+  /** Request bodies that are held at once; default: `limits.modelBodies`. */
+  bodies?: Flight;
   /** How fast one sandbox may ask. */
   requestPace?: Pace;
   /** Look for Ollama; only tests that must not see the machine's own say no. */
@@ -43,7 +43,8 @@ export interface ModelGatewayOptions {
 
 interface Gateway extends MeterOptions {
   providers: ReadonlyMap<string, Provider>;
-  load: Load;
+  /** Bounds what callers can make this process hold: request bodies are kept until their call has ended. */
+  bodies: Flight;
   readPolicy: ReadEgressPolicy;
   /** Of each sandbox that has asked for something. */
   paces: WeakMap<ModelCaller, Bucket>;
@@ -55,7 +56,7 @@ export async function createModelGateway(options: ModelGatewayOptions): Promise<
   const providers = new Map(options.providers).set(demoProvider.name, demoProvider);
   const gateway: Gateway = {
     providers,
-    load: options.load ?? new Load(),
+    bodies: options.bodies ?? new Flight(limits.modelBodies),
     paces: new WeakMap(),
     requestPace: options.requestPace ?? limits.gatewayRequests,
     hooks: options.hooks,
@@ -109,7 +110,7 @@ async function answer(
   response: ServerResponse,
 ): Promise<void> {
   let wire: Wire = guessWire(request);
-  let heldBytes = 0;
+  const held = gateway.bodies.open(caller.orgId, { partId: caller.sandboxId });
   const gone = new AbortController();
   response.once('close', () => gone.abort());
   // Whatever it asks for: a refusal is work as well.
@@ -124,10 +125,7 @@ async function answer(
       sendJson(response, 200, listModels(caller, route, gateway.providers));
       return;
     }
-    const body = await readBody(request, (bytes) => {
-      gateway.load.add(caller.sandboxId, bytes);
-      heldBytes += bytes;
-    });
+    const body = await readBody(request, (bytes) => hold(held, bytes));
     const sender = { orgId: caller.orgId, id: caller.sandboxId, gone: gone.signal };
     const call = await bySize(sender, body.length, prepareCall(caller, route, gateway.providers, body));
     if (!call.provider.allowServerTools)
@@ -142,7 +140,19 @@ async function answer(
     const known = error instanceof WireError ? error : new WireError('internal', 'The model gateway failed.');
     sendError(request, response, wire, tooFast ?? known);
   } finally {
-    gateway.load.remove(caller.sandboxId, heldBytes);
+    held.drop();
+  }
+}
+
+/** What is refused gets 429, which clients answer by waiting. */
+function hold(held: BodyHold, bytes: number): void {
+  try {
+    held.add(bytes);
+  } catch {
+    throw new WireError(
+      'too_busy',
+      'Too many large model requests at once; try again when others have ended.',
+    );
   }
 }
 

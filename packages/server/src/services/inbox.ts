@@ -69,6 +69,8 @@ export interface Inbox {
 }
 
 export type Admitted = Pick<ChannelKind, 'bodyBytes' | 'methods' | 'lane' | 'whenBusy'> & {
+  /** Of the channel's agent; `shared` where it is not known yet. */
+  orgId: string;
   /** Larger bodies have to wait: too much came that could not be verified. */
   hurriedBytes?: number;
 };
@@ -235,8 +237,8 @@ export function createInbox(deps: InboxDependencies): Inbox {
 
   return {
     async admit(kindName, channelId) {
-      const { kind } = await admitted(kindName, channelId);
-      return hurried(kind, deps.forgeries, channelId);
+      const { kind, found } = await admitted(kindName, channelId);
+      return hurried(kind, deps.forgeries, { key: channelId, orgId: found.row.orgId });
     },
 
     async receive(kindName, channelId, request, gone) {
@@ -285,8 +287,15 @@ function keptOf(
 }
 
 /** What is taken of a channel to which forgeries come. */
-export const hurried = (kind: ChannelKind, forgeries: ForgeryBudget, key: string): Admitted =>
-  forgeries.isSpent(key) ? { ...kind, hurriedBytes: limits.forgedBodyBytes } : kind;
+export const hurried = (
+  kind: ChannelKind,
+  forgeries: ForgeryBudget,
+  { key, orgId }: { key: string; orgId: string },
+): Admitted => ({
+  ...kind,
+  orgId,
+  ...(forgeries.isSpent(key) && { hurriedBytes: limits.forgedBodyBytes }),
+});
 
 function kindOf(kinds: InboxDependencies['kinds'], name: string): ChannelKind {
   const known = channelKinds.find((kind) => kind === name);

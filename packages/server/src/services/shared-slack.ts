@@ -71,7 +71,7 @@ export function withSharedSlack(deps: SharedSlackDependencies): Pick<Inbox, 'adm
     async admit(kindName, channelId) {
       if (channelId !== shared) return inbox.admit(kindName, channelId);
       if (kindName !== kind.name) throw notFound();
-      return hurried(kind, deps.forgeries, shared);
+      return hurried(kind, deps.forgeries, { key: shared, orgId: shared });
     },
 
     async receive(kindName, channelId, request, gone) {

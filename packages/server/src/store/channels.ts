@@ -61,12 +61,12 @@ export function createChannelStore(db: Database) {
     },
 
     /** The channel that takes mail to this address over SMTP: active, its agent not deleted. */
-    async ofMailAddress(address: string): Promise<string | null> {
-      const rows = await db.sql<{ id: string }[]>`
-        select c.id from channels c join agents a on a.id = c.agent_id and a.deleted_at is null
+    async ofMailAddress(address: string): Promise<{ id: string; orgId: string } | null> {
+      const rows = await db.sql<{ id: string; orgId: string }[]>`
+        select c.id, c.org_id as "orgId" from channels c join agents a on a.id = c.agent_id and a.deleted_at is null
         where c.kind = 'email' and c.settings ->> 'provider' = 'smtp' and lower(c.settings ->> 'address') = ${address}
           and c.status <> 'paused'`;
-      return rows[0]?.id ?? null;
+      return rows[0] ?? null;
     },
 
     async count(agentId: string): Promise<number> {

@@ -30,7 +30,10 @@ async function listening(t: TestContext, secured: SmtpConfig['tls']) {
   const talks: Dialogue[] = [];
   const smtp = openSmtp({
     config: { host: '127.0.0.1', port: 0, name, tls: secured },
-    channels: { ofMailAddress: async (address) => (address === 'taken@berth.example' ? 'channel' : null) },
+    channels: {
+      ofMailAddress: async (address) =>
+        address === 'taken@berth.example' ? { id: 'channel', orgId: 'org' } : null,
+    },
     inbox: {
       async take(_kind, _channelId, { headers, body }) {
         taken.push({ from: headers.get('x-envelope-from')!, body: body.toString() });

@@ -3,6 +3,7 @@ import { after, before, test } from 'node:test';
 import { createSmtpListener } from '../../src/channels/mail/smtp/listener.ts';
 import { createArrivals } from '../../src/channels/mail/smtp/arrivals.ts';
 import { DomainError } from '../../src/domain/errors.ts';
+import { Flight } from '../../src/domain/flight.ts';
 import { limits } from '../../src/domain/limits.ts';
 import { openSmtp } from '../../src/open-smtp.ts';
 import { createChannelStore } from '../../src/store/channels.ts';
@@ -133,7 +134,7 @@ test('a mail for which there is no room is to be sent again, and one that is too
     inbox: {
       channelOf: async (address) => {
         if (address.startsWith('away')) throw new Error('The database is away.');
-        return 'channel';
+        return { id: 'channel', orgId: 'org' };
       },
       async take(_channelId, { body }) {
         if (failure) throw failure;
@@ -201,10 +202,10 @@ test('mails that are being read together have so much memory, and one beyond it 
     name: 'berth.example',
     tls: null,
     log: silentLog,
-    // Two are in it to their last byte, in however many pieces they come, and then there is none for a third.
-    memoryBytes: 2 * bytes - 1,
+    // Two are in it, and then there is none for a third.
+    bodies: new Flight({ smallBytes: 0, ofOrg: 2 * bytes, ofAll: 2 * bytes }),
     inbox: {
-      channelOf: async () => 'channel',
+      channelOf: async () => ({ id: 'channel', orgId: 'org' }),
       async take() {
         reading += 1;
         await room.promise;
@@ -220,4 +221,40 @@ test('mails that are being read together have so much memory, and one beyond it 
   room.resolve();
   for (const { taken } of await Promise.all(held)) assert.match(taken!, /^250/);
   assert.match((await deliver(large, ['a@b.example'], { at })).taken!, /^250/);
+});
+
+test('mails to one organisation take the room of no other, and small ones are taken always', async (t) => {
+  const bodies = new Flight({ smallBytes: 1_000, ofOrg: 40_000, ofAll: 100_000 });
+  const listener = createSmtpListener({
+    host: '127.0.0.1',
+    port: 0,
+    name: 'berth.example',
+    tls: null,
+    log: silentLog,
+    bodies,
+    inbox: {
+      // The organisation is the first letter.
+      channelOf: async (address) => ({ id: address, orgId: address[0]! }),
+      take: async () => undefined,
+    },
+  });
+  const at = await listener.listen();
+  t.after(() => listener.close());
+  const large = `Subject: x\r\n\r\n${`${'x'.repeat(98)}\r\n`.repeat(300)}`;
+  const taken = async (to: string[], raw = large) => (await deliver(raw, to, { at })).taken!;
+  const held = bodies.open('a');
+  held.add(20_000);
+  assert.match(await taken(['a1@x.example']), /^451 4\.3\.2/);
+  assert.match(await taken(['a1@x.example', 'b1@x.example']), /^451 4\.3\.2/);
+  assert.match(await taken(['a1@x.example'], 'Subject: x\r\n\r\nx'), /^250/);
+  assert.match(await taken(['b1@x.example']), /^250/);
+  held.drop();
+  assert.match(await taken(['a1@x.example']), /^250/);
+  assert.equal(bodies.bytes, 0);
+});
+
+test('an organisation has a quarter of the memory for mails, in which the largest mail has room', () => {
+  const { ofOrg, ofAll } = limits.smtpBodies;
+  assert.deepEqual([ofOrg * 4, ofAll], [ofAll, 128 * 1024 * 1024]);
+  assert.ok(ofOrg > limits.smtpMessageBytes);
 });

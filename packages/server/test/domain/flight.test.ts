@@ -91,6 +91,54 @@ test('the node has its bound too, and small bodies are taken beyond it', () => {
   assert.equal(flight.bytes, 250);
 });
 
+test('a part of an organisation has its bound, which a body that is allowed to be larger may fill, and takes nothing from another part', () => {
+  const flight = new Flight({ ...most, ofPart: 50 });
+  const first = flight.open('a', { partId: 'one' });
+  first.add(50);
+  assert.throws(() => first.add(1), refusedAs('rate_limited'));
+  const larger = { partId: 'one', ofPartAtLeast: 70 };
+  assert.throws(() => flight.open('a', larger).add(21), refusedAs('rate_limited'));
+  flight.open('a', larger).add(20);
+  flight.open('a', { partId: 'two' }).add(30);
+  assert.throws(() => flight.open('a', { partId: 'three' }).add(11), refusedAs('rate_limited'));
+  flight.open('b', { partId: 'four' }).add(50);
+  first.drop();
+  flight.open('a', { partId: 'one' }).add(30);
+  assert.deepEqual([flight.bytesOf('a'), flight.bytes], [80, 130]);
+});
+
+test('whoever has some tenths of the bound of all leaves the others', () => {
+  const flight = new Flight({ smallBytes: 10, ofOrg: 100, ofAll: 200 });
+  flight.open('a').add(100);
+  const hold = flight.open('b', { tenthsOfAll: 9 });
+  hold.add(80);
+  assert.throws(() => hold.add(1), refusedAs('unavailable'));
+  flight.open('b').add(20);
+});
+
+test('where small bodies are counted they have a bound of their own, and one that grows counts with the large ones', () => {
+  const flight = new Flight({ ...most, ofSmall: { ofPart: 15, ofOrg: 20, ofAll: 30 } });
+  const hold = flight.open('a', { partId: 'one' });
+  hold.add(10);
+  assert.deepEqual([flight.smallBytes, flight.bytes], [10, 0]);
+  assert.throws(() => flight.open('a', { partId: 'one' }).add(6), refusedAs('rate_limited'));
+  const other = flight.open('a', { partId: 'two' });
+  other.add(10);
+  assert.throws(() => flight.open('a', { partId: 'three' }).add(1), refusedAs('rate_limited'));
+  const last = flight.open('b');
+  last.add(10);
+  assert.throws(() => flight.open('c').add(1), refusedAs('unavailable'));
+  hold.add(1);
+  assert.deepEqual([flight.smallBytes, flight.bytes], [20, 11]);
+  // Whatever gets less is never refused, and a large one that did is not counted twice.
+  flight.open('c').add(10);
+  hold.remove(5);
+  assert.deepEqual([flight.smallBytes, flight.bytes], [36, 0]);
+  hold.remove(1);
+  for (const one of [hold, other, last]) one.drop();
+  assert.deepEqual([flight.smallBytes, flight.bytes], [10, 0]);
+});
+
 test('forty prompts of 1.5 MB of one organisation fit, and the bounds leave room for four organisations at theirs', () => {
   const flight = new Flight();
   for (let at = 0; at < 40; at += 1) flight.open('a').add(1_500_000);

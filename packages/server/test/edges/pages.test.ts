@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
+import { connect, type Socket } from 'node:net';
 import { after, before, test } from 'node:test';
 import { routes } from '../../src/edges/routes.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
 import { edgeWorld } from '../support/edge-world.ts';
+import { until } from '../support/until.ts';
 
 let world: EdgeWorld;
 before(async () => void (world = await edgeWorld()));
@@ -62,5 +64,39 @@ test('/readyz gives the reasons why not', async () => {
     assert.equal(reply.status, 503);
   } finally {
     await away.close();
+  }
+});
+
+test('what does not change is written to every connection from the same bytes, apart from the head', async (t) => {
+  const port = Number(new URL(await world.listen()).port);
+  const written = new Map<Socket, unknown[]>();
+  const onConnection = (socket: Socket) => {
+    const chunks: unknown[] = [];
+    written.set(socket, chunks);
+    const write = socket.write.bind(socket) as (...args: unknown[]) => boolean;
+    socket.write = ((...args: unknown[]) => {
+      chunks.push(args[0]);
+      return write(...args);
+    }) as Socket['write'];
+  };
+  world.listener().server.on('connection', onConnection);
+  t.after(() => world.listener().server.off('connection', onConnection));
+  for (const path of ['/', '/docs', '/openapi.json', '/openapi-agent-host.json']) {
+    written.clear();
+    for (let count = 0; count < 2; count += 1) {
+      const client = connect(port, '127.0.0.1');
+      t.after(() => client.destroy());
+      client.resume();
+      client.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+    }
+    const large = () =>
+      [...written.values()].map((chunks) => chunks.filter((chunk) => String(chunk).length > 1_000));
+    const [first, second] = await until('both are answered', () => {
+      const all = large();
+      return all.length === 2 && all.every((chunks) => chunks.length > 0) ? all : null;
+    });
+    assert.ok(Buffer.isBuffer(first![0]), path);
+    assert.deepEqual([first!.length, second!.length], [1, 1], path);
+    assert.equal(first![0], second![0], path);
   }
 });

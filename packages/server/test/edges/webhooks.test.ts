@@ -26,7 +26,7 @@ before(async () => {
       async admit(kind, channelId) {
         if (kind !== 'slack' || channelId === '') throw notFound();
         const lane = () => (isReserved ? ('reserved' as const) : ('ordinary' as const));
-        return { bodyBytes: 1_000, methods: ['POST'], whenBusy: 503 as const, lane, ...hurry };
+        return { orgId: 'org', bodyBytes: 1_000, methods: ['POST'], whenBusy: 503 as const, lane, ...hurry };
       },
       async receive(_kind, _channelId, request, gone) {
         taken.push(request);

@@ -1,8 +1,10 @@
-import { equal, match, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
-import { Load } from '../../src/gateway/load.ts';
+import { Flight } from '../../src/domain/flight.ts';
+import { limits as bodyLimits } from '../../src/domain/limits.ts';
+import { maxBodyBytes } from '../../src/gateway/read-body.ts';
 import { operatorKey, startGateway } from '../support/gateway.ts';
 import type { GatewayAnswer, TestGateway, TestGatewayOptions } from '../support/gateway.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
@@ -192,7 +194,9 @@ test('a sandbox that holds too many large bodies at once gets 429', async () => 
   const gateway = await startGateway({
     env: { ANTHROPIC_API_KEY: operatorKey, ANTHROPIC_BASE_URL: provider.url },
     model: 'anthropic/m',
-    gateway: { load: new Load(100_000, 1_000_000) },
+    gateway: {
+      bodies: new Flight({ smallBytes: 1_000, ofPart: 100_000, ofOrg: 1_000_000, ofAll: 1_000_000 }),
+    },
   });
   const large = Buffer.concat([Buffer.from('{"model":"m"}'), Buffer.alloc(45_000, ' ')]);
   const sent = [1, 2, 3].map(() => gateway.send(path, { body: large }));
@@ -204,4 +208,35 @@ test('a sandbox that holds too many large bodies at once gets 429', async () => 
   equal(answers.filter(({ status }) => status === 200).length, 2);
   equal(answers.filter(({ status }) => status === 429).length, 1);
   equal(after.status, 200);
+});
+
+test('sandboxes of one organisation together hold so much, small requests go on, and another organisation has its own', async () => {
+  const bodies = new Flight({ smallBytes: 1_000, ofPart: 60_000, ofOrg: 100_000, ofAll: 1_000_000 });
+  const provider = await startScriptedModel(() => ({ text: ['x'] }));
+  const gateway = await startGateway({
+    env: { ANTHROPIC_API_KEY: operatorKey, ANTHROPIC_BASE_URL: provider.url },
+    model: 'anthropic/m',
+    gateway: { bodies },
+  });
+  const large = Buffer.concat([Buffer.from('{"model":"m"}'), Buffer.alloc(45_000, ' ')]);
+  for (const partId of ['one', 'two', 'three']) bodies.open('a neighbour', { partId }).add(30_000);
+  equal((await gateway.send(path, { body: large })).status, 200);
+  const others = ['one', 'two'].map((partId) => {
+    const held = bodies.open(gateway.caller.orgId, { partId });
+    held.add(30_000);
+    return held;
+  });
+  const refused = await gateway.send(path, { body: large });
+  const small = await gateway.send(path, { body });
+  others[0]!.drop();
+  const after = await gateway.send(path, { body: large });
+  await gateway.close();
+  await provider.close();
+  deepEqual([refused.status, small.status, after.status], [429, 200, 200]);
+  match(refused.text, /Too many large model requests at once/);
+});
+
+test('an organisation holds as much as two sandboxes, and a sandbox two of the largest requests', () => {
+  const { ofPart, ofOrg, ofAll } = bodyLimits.modelBodies;
+  deepEqual([ofPart, ofOrg, ofAll], [2 * maxBodyBytes, 4 * maxBodyBytes, 16 * maxBodyBytes]);
 });

@@ -1,30 +1,21 @@
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
-import { Load } from '../../src/gateway/load.ts';
+import { Flight } from '../../src/domain/flight.ts';
+import { limits } from '../../src/domain/limits.ts';
 import { everyWire, startGateway } from '../support/gateway.ts';
 import { holdLane } from '../support/held-lane.ts';
 import { startScriptedModel } from '../support/scripted-model.ts';
 import { until } from '../support/until.ts';
 
-class CountedLoad extends Load {
-  bytes = 0;
-
-  override add(sandboxId: string, bytes: number): void {
-    super.add(sandboxId, bytes);
-    this.bytes += bytes;
-  }
-
-  override remove(sandboxId: string, bytes: number): void {
-    super.remove(sandboxId, bytes);
-    this.bytes -= bytes;
-  }
-}
-
 /** Large requests of the sandbox wait until `letGo`. */
 async function start(t: TestContext) {
   const provider = await startScriptedModel(() => ({ text: ['ok'] }));
-  const load = new CountedLoad();
-  const gateway = await startGateway({ env: everyWire(provider), model: 'openai/m', gateway: { load } });
+  const load = new Flight(limits.modelBodies);
+  const gateway = await startGateway({
+    env: everyWire(provider),
+    model: 'openai/m',
+    gateway: { bodies: load },
+  });
   const letGo = holdLane(t, { orgId: gateway.caller.orgId, id: gateway.caller.sandboxId });
   t.after(async () => {
     await gateway.close();

@@ -24,6 +24,13 @@ export function newHead(requestId: string): Head {
   };
 }
 
+/**
+ * What does not change is made into bytes once: a text is copied for each connection, and stays with it until its client has read
+ * it; bytes are shared by all.
+ */
+export type FixedBody = Buffer<ArrayBuffer>;
+export const fixedBody = (text: string): FixedBody => Buffer.from(text);
+
 export function toResponse(answer: Answer, head: Head, reader: Reader): Response | Promise<Response> {
   if (answer.headers) Object.assign(head, answer.headers);
   if (answer.body === undefined) return new Response(null, { status: answer.status, headers: head });
@@ -40,8 +47,8 @@ export const textResponse = (
     ? json.then((text) => jsonResponse(status, text, head))
     : jsonResponse(status, json, head);
 
-/** `json` is text that is JSON already. */
-export function jsonResponse(status: number, json: string, head: Head): Response {
+/** `json` is text that is JSON already, or its bytes. */
+export function jsonResponse(status: number, json: string | FixedBody, head: Head): Response {
   head['Content-Type'] = 'application/json';
   return new Response(json, { status, headers: head });
 }

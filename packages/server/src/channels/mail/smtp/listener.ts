@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { SMTPServer } from 'smtp-server';
 import type { SMTPServerDataStream, SMTPServerSession } from 'smtp-server';
 import { DomainError } from '../../../domain/errors.ts';
+import { type BodyHold, Flight } from '../../../domain/flight.ts';
 import { limits } from '../../../domain/limits.ts';
 import type { Log } from '../../../domain/log.ts';
 import type { InboundRequest } from '../../../domain/ports/channel.ts';
@@ -9,10 +10,16 @@ import { bareAddress } from '../addresses.ts';
 import { createArrivals } from './arrivals.ts';
 import { receivedCount } from './trace.ts';
 
+export interface MailChannel {
+  id: string;
+  /** Of its agent. */
+  orgId: string;
+}
+
 /** To whom mail goes; the inbox behind it. */
 export interface SmtpInbox {
   /** The channel that takes mail to this address; null: nobody does. Rejects when that cannot be said now. */
-  channelOf(address: string): Promise<string | null>;
+  channelOf(address: string): Promise<MailChannel | null>;
   /** Resolves when the mail is durable. Throws DomainError. */
   take(channelId: string, request: InboundRequest): Promise<void>;
 }
@@ -25,8 +32,8 @@ export interface SmtpListenerOptions {
   /** PEM files; null: STARTTLS is not offered. */
   tls: { certFile: string; keyFile: string } | null;
   inbox: SmtpInbox;
-  /** For all mails that are being read; default: `limits.smtpMemoryBytes`. */
-  memoryBytes?: number;
+  /** Mails that are being read or stored; default: `limits.smtpBodies`. */
+  bodies?: Flight;
   log: Log;
 }
 
@@ -48,12 +55,13 @@ const busy = () => new Reply(451, '4.3.2 Too much comes in at once; send it agai
  * each of its recipients, with 4xx when it is to be sent again, with 5xx when it never will be taken.
  */
 export function createSmtpListener(options: SmtpListenerOptions) {
-  const { inbox, log, tls, memoryBytes = limits.smtpMemoryBytes } = options;
+  const { inbox, log, tls, bodies = new Flight(limits.smtpBodies) } = options;
   const arrivals = createArrivals();
-  let heldBytes = 0;
+  /** Of the first recipient of the mail that is under way; the others of it are seldom another organisation's. */
+  const orgOf = new WeakMap<SMTPServerSession, string>();
 
   /** The whole mail; what is too large is read to its end, and kept in no memory. */
-  async function read(stream: SMTPServerDataStream, onBytes: (bytes: number) => void): Promise<Buffer> {
+  async function read(stream: SMTPServerDataStream, hold: BodyHold): Promise<Buffer> {
     const chunks: Buffer[] = [];
     let size = 0;
     let refusal: Reply | null = null;
@@ -61,40 +69,37 @@ export function createSmtpListener(options: SmtpListenerOptions) {
       size += chunk.length;
       if (size > limits.smtpMessageBytes) {
         refusal = new Reply(552, `5.3.4 A mail may have at most ${limits.smtpMessageBytes} bytes`);
-      } else if (heldBytes > memoryBytes) refusal ??= busy();
+      } else refusal ??= refusalOf(hold, chunk.length);
       if (refusal) {
         chunks.length = 0;
-        continue;
-      }
-      onBytes(chunk.length);
-      chunks.push(chunk);
+        hold.drop();
+      } else chunks.push(chunk);
     }
     if (refusal) throw refusal;
     return Buffer.concat(chunks);
   }
 
   async function receive(stream: SMTPServerDataStream, session: SMTPServerSession): Promise<void> {
-    let held = 0;
+    const hold = bodies.open(orgOf.get(session) ?? '');
     try {
-      const body = await read(stream, (bytes) => {
-        held += bytes;
-        heldBytes += bytes;
-      });
+      const body = await read(stream, hold);
       if (receivedCount(body) > limits.smtpHops) throw new Reply(554, '5.4.6 The mail goes round in circles');
       const from = session.envelope.mailFrom ? session.envelope.mailFrom.address : '';
       const recipients = session.envelope.rcptTo.map(({ address }) => address);
       for (const to of new Set(recipients.map(bareAddress))) {
-        const channelId = await inbox.channelOf(to);
-        if (channelId === null) throw nobody();
-        await inbox.take(channelId, requestOf(body, from, to));
+        const channel = await inbox.channelOf(to);
+        if (channel === null) throw nobody();
+        await inbox.take(channel.id, requestOf(body, from, to));
       }
     } finally {
-      heldBytes -= held;
+      hold.drop();
     }
   }
 
-  async function known(address: string): Promise<void> {
-    if ((await inbox.channelOf(bareAddress(address))) === null) throw nobody();
+  async function known(address: string, session: SMTPServerSession): Promise<void> {
+    const channel = await inbox.channelOf(bareAddress(address));
+    if (channel === null) throw nobody();
+    if (session.envelope.rcptTo.length === 0) orgOf.set(session, channel.orgId);
   }
 
   const server = new SMTPServer({
@@ -120,8 +125,8 @@ export function createSmtpListener(options: SmtpListenerOptions) {
       const mayTake = arrivals.takeMail(session.remoteAddress);
       done(mayTake ? null : new Reply(451, '4.7.1 Too many mails from this address; send it again later'));
     },
-    onRcptTo({ address }, _session, done) {
-      void tell(known(address), done);
+    onRcptTo({ address }, session, done) {
+      void tell(known(address, session), done);
     },
     onData(stream, session, done) {
       void tell(receive(stream, session), (refusal) => {
@@ -155,6 +160,15 @@ async function tell(work: Promise<void>, done: (refusal: Reply | null) => void):
     refusal = replyTo(error);
   }
   done(refusal);
+}
+
+function refusalOf(hold: BodyHold, bytes: number): Reply | null {
+  try {
+    hold.add(bytes);
+    return null;
+  } catch {
+    return busy();
+  }
 }
 
 /** As the channel's own kind reads it (`providers/mime.ts`). */
