@@ -114,6 +114,8 @@ export const limits = {
   a2aBodyBytes: 6 * 1024 * 1024,
   /** Calls that one connection of A2A over gRPC has open at once. */
   a2aGrpcStreams: 100,
+  /** Compressed messages of A2A over gRPC that are unpacked at once in this process; others wait. */
+  a2aGrpcUnpackings: 8,
   /** A connection of gRPC without a call for so long is ended. */
   a2aGrpcIdleMs: 300_000,
   /** Connections to an agent's own web server that are open at once, and to those of all agents of this node. */

@@ -1,80 +1,141 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { status as codes } from '@grpc/grpc-js';
 import { Flight } from '../../src/domain/flight.ts';
 import { limits } from '../../src/domain/limits.ts';
+import { Places } from '../../src/edges/a2a/grpc/places.ts';
 import { boundUnpacking } from '../../src/edges/a2a/grpc/unpacking.ts';
 
-const most = { smallBytes: 1_000, ofOrg: 2 * limits.a2aBodyBytes, ofAll: 3 * limits.a2aBodyBytes };
 const refusal = { code: codes.RESOURCE_EXHAUSTED, details: 'too many' };
-
-/** A call as the library has it, whose unpacking ends when the test says so. */
-function unpacker(flight: Flight) {
-  const asked: string[] = [];
-  const unpacking = Promise.withResolvers<Buffer>();
-  const call = {
-    decompressMessage(framed: Buffer, encoding: string): Buffer | Promise<Buffer> {
-      assert.equal(this, call);
-      asked.push(encoding);
-      return encoding === 'identity' ? framed.subarray(5) : unpacking.promise;
-    },
-  };
-  boundUnpacking(
-    call,
-    () => flight.open('a'),
-    () => ({ ...refusal, metadata: null as never }),
-  );
-  return { call, asked, unpacking };
-}
+const hasGone = { code: codes.CANCELLED, details: 'gone' };
+const bomb = Buffer.alloc(limits.a2aBodyBytes);
 const framed = (bytes: number) => Buffer.alloc(5 + bytes);
 
-test('what a message may become at most is held until it is unpacked, or its unpacking has failed', async () => {
+/** Calls as the library has them, whose unpacking ends when the test says so. */
+function calls({ places = new Places(1), flight = new Flight() } = {}) {
+  const asked: string[] = [];
+  let atOnce = 0;
+  let mostAtOnce = 0;
+  /** `made`: ends with what is unpacked, or fails. */
+  const call = (name: string, made: () => Promise<Buffer>, orgId = 'a') => {
+    const body = flight.open(orgId);
+    const gone = new AbortController();
+    const it = {
+      async decompressMessage(sent: Buffer, encoding: string): Promise<Buffer> {
+        assert.equal(this, it);
+        asked.push(name);
+        if (encoding === 'identity') return sent.subarray(5);
+        atOnce += 1;
+        mostAtOnce = Math.max(mostAtOnce, atOnce);
+        try {
+          return await made();
+        } finally {
+          atOnce -= 1;
+        }
+      },
+    };
+    const hold = (bytes: number): void => {
+      try {
+        body.add(bytes);
+      } catch {
+        // oxlint-disable-next-line no-throw-literal -- as the library has it
+        throw refusal;
+      }
+    };
+    boundUnpacking(it, { places, orgId, gone: gone.signal, hold });
+    return {
+      unpack: (sent = framed(6_000), encoding = 'gzip') => it.decompressMessage(sent, encoding),
+      leave: () => gone.abort(hasGone),
+    };
+  };
+  return { call, asked, places, flight, mostAtOnce: () => mostAtOnce };
+}
+
+test('of 500 bombs at once never more are unpacked at the same time than there are places, and those beyond the bound of their organisation are refused', async () => {
+  const { call, asked, places, flight, mostAtOnce } = calls({ places: new Places(limits.a2aGrpcUnpackings) });
+  const made = async () => {
+    await nextTurn();
+    return bomb;
+  };
+  const ends = await Promise.allSettled(Array.from({ length: 500 }, () => call('bomb', made).unpack()));
+  const { ofOrg } = limits.bodiesInFlight;
+  const fits = Math.floor(ofOrg / bomb.length);
+  const refused = ends.filter((end) => end.status === 'rejected').map(({ reason }) => reason as unknown);
+  assert.deepEqual([asked.length, mostAtOnce(), limits.a2aGrpcUnpackings], [500, 8, 8]);
+  assert.deepEqual([refused.length, new Set(refused)], [500 - fits, new Set([refusal])]);
+  assert.deepEqual([flight.bytesOf('a'), places.taken], [fits * bomb.length, 0]);
+});
+
+test('what waits holds nothing of what it may become', async () => {
+  const { call, flight } = calls();
+  const first = Promise.withResolvers<Buffer>();
+  const ends = [call('a', () => first.promise), call('b', async () => Buffer.alloc(70_000))].map((x) =>
+    x.unpack(),
+  );
+  await nextTurn();
+  assert.equal(flight.bytes, 0);
+  first.resolve(Buffer.alloc(80_000));
+  await Promise.all(ends);
+  assert.equal(flight.bytes, 150_000);
+});
+
+test('those of an organisation come in their order, and organisations in turn', async () => {
+  const { call, asked } = calls();
+  const small = async () => Buffer.alloc(1);
+  const names = ['a1', 'a2', 'a3', 'a4', 'b1', 'b2', 'c1'];
+  await Promise.all(names.map((name) => call(name, small, name[0]).unpack()));
+  assert.deepEqual(asked, ['a1', 'a2', 'b1', 'c1', 'a3', 'b2', 'a4']);
+});
+
+test('a waiting call whose client has left is not unpacked, and its place is given on', async () => {
+  const { call, asked, places } = calls();
+  const first = Promise.withResolvers<Buffer>();
+  const small = async () => Buffer.alloc(1);
+  const one = call('one', () => first.promise).unpack();
+  const left = call('left', small);
+  const end = assert.rejects(left.unpack(), hasGone);
+  const last = call('last', small).unpack();
+  left.leave();
+  await end;
+  first.resolve(Buffer.alloc(1));
+  await Promise.all([one, last]);
+  assert.deepEqual([asked, places.taken], [['one', 'last'], 0]);
+  const late = call('late', small);
+  late.leave();
+  await assert.rejects(late.unpack(), hasGone);
+  assert.deepEqual([asked, places.taken], [['one', 'last'], 0]);
+});
+
+test('a place is held until what was begun is unpacked, or that has failed, although the client has left', async () => {
   for (const end of ['resolve', 'reject'] as const) {
-    const flight = new Flight(most);
-    const { call, unpacking } = unpacker(flight);
-    const made = call.decompressMessage(framed(100_000), 'gzip');
-    assert.equal(flight.bytesOf('a'), limits.a2aBodyBytes - 100_000);
-    if (end === 'resolve') unpacking.resolve(Buffer.alloc(3));
-    else unpacking.reject(new Error('broken'));
-    await (end === 'resolve' ? made : assert.rejects(async () => made, /broken/));
-    assert.equal(flight.bytes, 0);
+    const { call, asked, places } = calls();
+    const first = Promise.withResolvers<Buffer>();
+    const one = call('one', () => first.promise);
+    const made = one.unpack();
+    const next = call('next', async () => Buffer.alloc(1)).unpack();
+    one.leave();
+    await nextTurn();
+    assert.deepEqual([asked, places.taken], [['one'], 1]);
+    if (end === 'resolve') first.resolve(Buffer.alloc(3));
+    else first.reject(new Error('broken'));
+    await (end === 'resolve' ? made : assert.rejects(made, /broken/));
+    await next;
+    assert.deepEqual([asked, places.taken], [['one', 'next'], 0]);
   }
 });
 
-test('of a little no more is held than can be made of it', () => {
-  const flight = new Flight(most);
-  void unpacker(flight).call.decompressMessage(framed(2_000), 'deflate');
-  assert.equal(flight.bytes, 2_000 * 1_031);
-});
-
-test('a message for which there is no room is not unpacked', async () => {
-  const flight = new Flight(most);
-  flight.open('a').add(most.ofOrg - 100_000);
-  const { call, asked } = unpacker(flight);
-  await assert.rejects(
-    async () => call.decompressMessage(framed(1_000), 'gzip'),
-    ({ code, details }) => code === refusal.code && details === refusal.details,
-  );
-  assert.deepEqual(asked, []);
-  assert.equal(flight.bytes, most.ofOrg - 100_000);
-});
-
-test('what is not compressed holds nothing here', async () => {
-  const flight = new Flight(most);
-  const { call } = unpacker(flight);
-  const made = call.decompressMessage(framed(100_000), 'identity');
-  assert.equal(flight.bytes, 0);
-  assert.equal((await made).length, 100_000);
+test('what is not compressed waits for nothing and is not counted here', async () => {
+  const { call, flight } = calls({ places: new Places(0) });
+  const made = await call('plain', () => assert.fail()).unpack(framed(100_000), 'identity');
+  assert.deepEqual([made.length, flight.bytes], [100_000, 0]);
 });
 
 test('a second message is not unpacked', async () => {
-  const flight = new Flight(most);
-  const { call, asked } = unpacker(flight);
-  void call.decompressMessage(framed(100_000), 'gzip');
-  await assert.rejects(
-    async () => call.decompressMessage(framed(100_000), 'gzip'),
-    ({ code }) => code === codes.UNIMPLEMENTED,
-  );
-  assert.deepEqual(asked, ['gzip']);
-  assert.equal(flight.bytes, limits.a2aBodyBytes - 100_000);
+  const { call, asked } = calls({ places: new Places(2) });
+  const one = call('one', async () => Buffer.alloc(1));
+  const first = one.unpack();
+  await assert.rejects(one.unpack(), ({ code }) => code === codes.UNIMPLEMENTED);
+  await first;
+  assert.deepEqual(asked, ['one']);
 });

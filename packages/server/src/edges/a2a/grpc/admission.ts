@@ -1,11 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ServerHttp2Stream } from 'node:http2';
 import { constants } from 'node:http2';
-import { ServerInterceptingCall } from '@grpc/grpc-js';
+import { ServerInterceptingCall, status as codes } from '@grpc/grpc-js';
 import type { Metadata, StatusObject, ServerInterceptor } from '@grpc/grpc-js';
 import { DomainError } from '../../../domain/errors.ts';
 import type { BodyHold } from '../../../domain/flight.ts';
 import { newId } from '../../../domain/ids.ts';
+import { limits } from '../../../domain/limits.ts';
 import type { Agent } from '../../../domain/nouns.ts';
 import type { Caller } from '../../../services/api.ts';
 import { hostKey } from '../../hosts/credentials.ts';
@@ -13,6 +14,7 @@ import { narrowed } from '../../hosts/serve-host.ts';
 import type { Head } from '../../http/answer.ts';
 import type { Edge } from '../../http/edge.ts';
 import { admitKey } from '../../http/gate.ts';
+import { Places } from './places.ts';
 import { endedBy } from './status.ts';
 import type { Ended } from './status.ts';
 import { boundUnpacking } from './unpacking.ts';
@@ -38,6 +40,9 @@ export type Refused = Pick<Admitted, 'path' | 'label' | 'requestId' | 'startedAt
   keyId: string | null;
 } & Ended;
 
+/** Nobody hears it: the call has ended. */
+const hasGone = { code: codes.CANCELLED, details: 'The call ended before its message was unpacked.' };
+
 /** A client that sends its message slower than this is let go, as over HTTP. */
 const MESSAGE_TIMEOUT_MS = 30_000;
 
@@ -51,12 +56,14 @@ export function admission(
   onRefused: (refused: Refused) => void,
 ): { interceptor: ServerInterceptor; of(metadata: Metadata): Admitted } {
   const kept = new WeakMap<Metadata, Admitted>();
+  const places = new Places(limits.a2aGrpcUnpackings);
 
   const interceptor: ServerInterceptor = (method, call) => {
     let timer: NodeJS.Timeout | undefined;
     let found: Admitted | null = null;
     let cameBytes = 0;
     let isWhole = false;
+    const gone = new AbortController();
     const late = () => {
       const error = new DomainError('invalid_request', 'The message did not arrive in time.');
       call.sendStatus(endedBy(error, newId()).status);
@@ -66,13 +73,22 @@ export function admission(
       onRefused({ ...found!, keyId: found!.caller.keyId, ...ended });
       return ended.status;
     };
-    /** False: there are too many, and the call has ended. */
-    const hold = (bytes: number): boolean => {
+    /** Throws the status with which the call is to end when there are too many. */
+    const hold = (bytes: number): void => {
       try {
         found!.body.add(bytes);
-        return true;
       } catch (error) {
-        call.sendStatus(refused(error));
+        throw refused(error);
+      }
+    };
+    /** False: there are too many, and the call has ended. */
+    const came = (bytes: number): boolean => {
+      cameBytes += bytes;
+      try {
+        hold(bytes);
+        return true;
+      } catch (status) {
+        call.sendStatus(status as StatusObject);
         return false;
       }
     };
@@ -88,15 +104,18 @@ export function admission(
             const trace = { keyId: null as string | null };
             admitted(edge, incoming, label, trace).then(
               (known) => {
-                const open = () => edge.flight.open(known.caller.orgId);
-                const body = open();
+                const { orgId } = known.caller;
+                const body = edge.flight.open(orgId);
                 found = { ...asked, ...known, body, isWorkedOn: false };
                 kept.set(metadata, found);
-                onBytes(call, (bytes) => {
-                  cameBytes += bytes;
-                  return hold(bytes);
+                onBytes(call, came);
+                boundUnpacking(call, {
+                  places,
+                  orgId,
+                  gone: gone.signal,
+                  // What was sent counts already.
+                  hold: (bytes) => hold(Math.max(0, bytes - cameBytes)),
                 });
-                boundUnpacking(call, open, refused);
                 timer = setTimeout(late, MESSAGE_TIMEOUT_MS);
                 admit(metadata);
               },
@@ -107,10 +126,6 @@ export function admission(
               },
             );
           },
-          onReceiveMessage(message, next) {
-            // It may have come compressed.
-            if (hold(Math.max(0, (message as Buffer).length - cameBytes))) next(message);
-          },
           onReceiveHalfClose(next) {
             isWhole = true;
             clearTimeout(timer);
@@ -118,6 +133,7 @@ export function admission(
           },
           onCancel() {
             clearTimeout(timer);
+            gone.abort(hasGone);
             if (found && !found.isWorkedOn) found.body.drop();
             if (!isWhole) closeEnded(call);
           },

@@ -1,7 +1,5 @@
 import { status as codes } from '@grpc/grpc-js';
-import type { StatusObject } from '@grpc/grpc-js';
-import type { BodyHold } from '../../../domain/flight.ts';
-import { limits } from '../../../domain/limits.ts';
+import type { Places } from './places.ts';
 
 /** What a call of `grpc-js` makes of a message as it was framed, which the library keeps to itself; a test tells when it has another name. */
 interface Unpacker {
@@ -10,19 +8,24 @@ interface Unpacker {
 
 /** What stands before each message: whether it is compressed, and its length. */
 export const frameHeadBytes = 5;
-/** Deflate makes at most so many bytes of one: 258 of two bits. */
-const mostGrowth = 1032;
+
+/** Whose message it is, and what is done when it was unpacked. */
+export interface Unpacking {
+  places: Places;
+  orgId: string;
+  /** When the call has ended or its client has gone; its reason is a status. */
+  gone: AbortSignal;
+  /** Counts the bytes of what was made; throws a status when there is no room. */
+  hold(bytes: number): void;
+}
 
 /**
- * Has a call hold what its message may become at most before it is unpacked, since its parts are gathered where nobody looks. They
- * are held until they are gathered, also when the client has gone meanwhile: that stops no unpacking. `refused` makes the status of
- * what `open` throws. A second message, which no operation takes, is not unpacked: many fit into what comes at once.
+ * Has a call's message wait for a place before it is unpacked, since its parts are gathered where nobody looks: what is in the making is
+ * bounded by the places, and what was made is held before the place is given on. The place is kept until the message is unpacked, also
+ * when the client has gone meanwhile: that stops no unpacking. What waits counts as what was sent. A second message, which no operation
+ * takes, is not unpacked: many fit into what comes at once.
  */
-export function boundUnpacking(
-  call: object,
-  open: () => BodyHold,
-  refused: (error: unknown) => StatusObject,
-): void {
+export function boundUnpacking(call: object, { places, orgId, gone, hold }: Unpacking): void {
   const unpacker = call as Unpacker;
   const unpack = unpacker.decompressMessage;
   let hasMessage = false;
@@ -32,18 +35,10 @@ export function boundUnpacking(
       throw { code: codes.UNIMPLEMENTED, details: 'An operation takes one message.' };
     hasMessage = true;
     if (encoding === 'identity') return unpack.call(call, framed, encoding);
-    const room = open();
-    const sentBytes = framed.length - frameHeadBytes;
-    try {
-      // What was sent counts already.
-      room.add(Math.min(limits.a2aBodyBytes, sentBytes * mostGrowth) - sentBytes);
-    } catch (error) {
-      throw refused(error);
-    }
-    try {
-      return await unpack.call(call, framed, encoding);
-    } finally {
-      room.drop();
-    }
+    return places.use(orgId, gone, async () => {
+      const made = await unpack.call(call, framed, encoding);
+      hold(made.length);
+      return made;
+    });
   };
 }
