@@ -12,7 +12,7 @@ export const limits = {
     ofPart: 24 * 1024 * 1024,
     ofOrg: 48 * 1024 * 1024,
     ofAll: 192 * 1024 * 1024,
-    ofSmall: { ofPart: 8 * 1024 * 1024, ofOrg: 16 * 1024 * 1024, ofAll: 64 * 1024 * 1024 },
+    ofSmall: { ofPart: 24 * 1024 * 1024, ofOrg: 32 * 1024 * 1024, ofAll: 128 * 1024 * 1024 },
   },
   /** Of that of this process, the tenths that senders have who send again when they are refused. */
   webhookBodiesSentAgainTenths: 9,

@@ -25,6 +25,22 @@ export function readInTurn(socket: Socket, options: InTurn): void {
   turns.set(socket, new Turn(socket, options));
 }
 
+/**
+ * What a socket that is read in turn emits when its client has ended its side while something of it waits for an answer: `end` comes after
+ * that was read, and whoever has gone altogether is to be noticed before.
+ */
+const sideEnded = 'sideEnded';
+
+/** Listens for the end of a client's side, whatever of it waits. May be called for each of several answers. */
+export function onSideEnded(socket: Socket, listener: () => void): () => void {
+  socket.on('end', listener).on(sideEnded, listener);
+  return () => void socket.off('end', listener).off(sideEnded, listener);
+}
+
+/** Whether its client has ended its side, whatever of it waits. */
+export const hasSideEnded = (socket: Socket): boolean =>
+  socket.readableEnded || (turns.get(socket)?.hasEnded ?? false);
+
 /** What is known of a connection whose requests are read in turn. */
 class Turn {
   private readonly socket: Socket;
@@ -49,6 +65,7 @@ class Turn {
   private lastOfHead = '';
   /** What came behind waits for its turn. */
   private isKept = false;
+  hasEnded = false;
 
   constructor(socket: Socket, { onCut, account }: InTurn) {
     this.socket = socket;
@@ -62,6 +79,18 @@ class Turn {
     });
     for (const listener of this.parse) socket.off('data', listener);
     socket.prependListener('data', this.nextPiece);
+    if (!this.isOfSandbox) this.hearEnd();
+  }
+
+  private hearEnd(): void {
+    const { socket } = this;
+    const push = socket.push.bind(socket);
+    socket.push = (piece: unknown, encoding?: BufferEncoding) => {
+      if (piece === null) this.hasEnded = true;
+      const isMoreWanted = push(piece, encoding);
+      if (piece === null && this.isKept) socket.emit(sideEnded);
+      return isMoreWanted;
+    };
   }
 
   private readonly nextPiece = (): void => {
@@ -137,6 +166,7 @@ class Turn {
   /** In the socket, which reads no more than fits into it, and tells its end after what is in it. */
   private keep(): number {
     this.isKept = true;
+    if (this.hasEnded) process.nextTick(() => this.socket.emit(sideEnded));
     // A request each time that the event loop comes round, however many have come.
     const next = (): void => void setImmediate(() => this.readKept());
     if (this.answer!.writableFinished) next();

@@ -174,6 +174,8 @@ async function serveMount(
   try {
     await mount.handle(request, response);
   } catch (error) {
+    // What is left of a body that was refused amid it would keep the socket from being read, and the answer from being seen.
+    request.resume();
     const failure = presentable(error, requestId);
     const answer = errorResponse(failure, newHead(requestId));
     if (answer.status >= 500)

@@ -22,6 +22,11 @@ before(async () => {
       async handle(request, response) {
         if (request.url === '/raw/gone') throw new DomainError('not_found', 'Not found.');
         if (request.url === '/raw/broken') throw new Error('hunter2');
+        if (request.url === '/raw/full') {
+          // Amid the body, as a bound is met that others have filled.
+          for await (const _ of request.iterator({ destroyOnReturn: false }))
+            throw new DomainError('unavailable', 'Later.');
+        }
         if (request.url === '/raw/held') {
           const mine = { response, isEnded: false, isGone: false };
           request.socket.once('end', () => (mine.isEnded = true));
@@ -345,4 +350,28 @@ test('a connection that is taken over while the listener closes does not hold it
   await inTime('it is taken over', taken.promise);
   await inTime('it has closed', closed, 20_000);
   await other.close();
+});
+
+test('a body that is refused in the middle is read to its end, so that its sender sees the answer and goes on with the connection', async () => {
+  const body = 'x'.repeat(10_000_000);
+  const { text } = await inTime(
+    'it is answered',
+    raw(
+      `POST /raw/full HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
+        'POST /raw/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc',
+    ),
+  );
+  assert.match(text, /^HTTP\/1.1 503 [^]*HTTP\/1.1 200 [^]*\r\n3$/);
+});
+
+test('a client that has gone is noticed also when it sent something behind its request', async () => {
+  for (const behind of ['\r\n', 'GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n']) {
+    held = null;
+    const { port } = new URL(origin);
+    const socket = connect(Number(port), '127.0.0.1');
+    socket.write(`GET /raw/held HTTP/1.1\r\nHost: x\r\n\r\n${behind}`);
+    const mine = await until('it is asked', () => held);
+    socket.destroy();
+    await until('it is found to be gone', () => mine.isGone);
+  }
 });

@@ -52,7 +52,7 @@ before(async () => {
     edge.handle(request, response).catch((error: unknown) => {
       const known = error instanceof DomainError ? error : null;
       if (known?.retryAfterSeconds) response.setHeader('Retry-After', known.retryAfterSeconds);
-      // A sender that is still amid its body has to get the answer, so what comes of it is read.
+      // As the listener does it.
       request.resume();
       response.writeHead(known?.code === 'unavailable' ? 503 : 400).end(known?.code ?? String(error));
     });
@@ -183,11 +183,12 @@ test('these are the limits when no others are given: ten in turn, and while two 
   assert.equal(await post('a1', 10 * megabyte), String(10 * megabyte));
 });
 
-test('an organisation has a quarter of the memory for deliveries, a channel half of that, and the largest body of each kind has room', () => {
+test('an organisation has a quarter of the memory for deliveries, a channel less than that, and the largest body of each kind has room', () => {
   const { ofPart, ofOrg, ofAll, ofSmall, smallBytes } = limits.webhookBodies;
   assert.deepEqual([ofPart * 8, ofOrg * 4, ofAll], [ofAll, ofAll, 192 * 1024 * 1024]);
-  assert.deepEqual([ofSmall.ofPart * 8, ofSmall.ofOrg * 4], [ofSmall.ofAll, ofSmall.ofAll]);
-  assert.ok(ofSmall.ofPart >= 100 * smallBytes);
+  assert.ok(ofSmall.ofOrg * 4 <= ofSmall.ofAll && ofSmall.ofPart < ofSmall.ofOrg);
+  // A burst of honest ones at once: the inbox takes as much.
+  assert.ok(ofSmall.ofPart >= 300 * smallBytes);
   for (const kind of Object.values(kinds)) {
     const flight = new Flight(limits.webhookBodies);
     const bounds = { partId: 'channel', ofPartAtLeast: kind.bodyBytes, tenthsOfAll: 9 };

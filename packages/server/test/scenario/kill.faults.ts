@@ -9,7 +9,7 @@ test('Two hundred turns survive thirty kills of the service.', async (t) => {
     turns: 200,
     kills: 30,
     // Short, so that most kills come while turns are sent or run.
-    pauseMs: [50, 900],
+    pauseMs: [10, 250],
     agents: 4,
     conversations: 16,
     seed,

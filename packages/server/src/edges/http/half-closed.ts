@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { onSideEnded } from '../../domain/one-request.ts';
 
 /** What tells that nobody is there comes back after the first probe, and closes the response at the one after that. */
 const FIRST_PROBE_MS = 20;
@@ -36,7 +37,7 @@ export function answerHalfClosed(server: Server): {
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
   const answering = new WeakMap<Socket, ServerResponse>();
   server.on('connection', (socket: Socket) => {
-    socket.on('end', () => {
+    onSideEnded(socket, () => {
       const response = answering.get(socket);
       if (!response || response.writableEnded) return;
       if (response.req.httpVersion === '1.0') return void socket.destroy();

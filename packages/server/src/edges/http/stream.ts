@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { hasSideEnded, onSideEnded } from '../../domain/one-request.ts';
 import type { ConversationEvent } from '../../domain/events.ts';
 import type { EventSink } from '../../services/api.ts';
 import { eventOf } from '../present/events.ts';
@@ -73,10 +74,10 @@ export function createStreams(options: StreamOptions): Streams {
         probeUntilClosed(response, () => {
           if (stream.begun) stream.raw(':\n\n');
         });
-      if (socket?.readableEnded) probe();
-      else socket?.once('end', probe);
+      if (socket && hasSideEnded(socket)) probe();
+      const forget = socket && !hasSideEnded(socket) ? onSideEnded(socket, probe) : undefined;
       response.once('close', () => {
-        socket?.off('end', probe);
+        forget?.();
         all.delete(stream);
         stream.close();
       });

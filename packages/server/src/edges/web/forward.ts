@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { DomainError } from '../../domain/errors.ts';
 import type { Fields } from '../../domain/hop-by-hop.ts';
+import { onSideEnded } from '../../domain/one-request.ts';
 import { paceAnswer } from '../../domain/paced-answers.ts';
 import type { Head } from '../http/answer.ts';
 import { answerFields, framing, ownFields, requestFields } from './fields.ts';
@@ -67,14 +68,14 @@ export async function forward(
     // Nothing can be put into this answer to see whether a client that ends its side from here on is still there.
     const { socket } = request;
     const left = () => response.destroy();
-    socket.once('end', left);
+    const forget = onSideEnded(socket, left);
     const silence = new Silence(times.idleMs, () =>
       connection.destroy(new Error('Nothing passed for too long.')),
     );
     for (const stream of [request, answer]) stream.on('data', silence.heard);
     connection.once('close', silence.end);
     pipeline(answer, response, (error) => {
-      socket.off('end', left);
+      forget();
       if (error) response.destroy();
       connection.destroy();
       // The client's next request comes after what the server has not read of this one.
