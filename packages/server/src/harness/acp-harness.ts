@@ -276,7 +276,7 @@ export class AcpHarness implements HarnessConnection {
     if (!turn || !question || turn.openQuestions >= maxOpenQuestions || !turn.mayRecord(line) || isLong(id)) {
       return refusedQuestion(method);
     }
-    return answerResult(await turn.ask(id, question, params['toolCall'], line));
+    return this.#channel.peer.atOnce(answerResult(await turn.ask(id, question, params['toolCall'], line)));
   }
 
   /**

@@ -41,6 +41,7 @@ export class RpcPeer {
   #ready: (() => void)[] = [];
   #answered = 0;
   #isTurnDue = false;
+  readonly #urgent = new WeakSet<Json>();
   /** Answers that leave together: each write is kept until the other side says that it has it, and thousands of them take long to forget. */
   #replies = '';
 
@@ -84,6 +85,12 @@ export class RpcPeer {
 
   notify(method: string, params: Json): void {
     if (!this.#failure) this.#send({ jsonrpc: '2.0', method, params });
+  }
+
+  /** The result of a request that is written at once: in one write with what was noted of it, so that a kill leaves both or none. */
+  atOnce(result: Json): Json {
+    this.#urgent.add(result);
+    return result;
   }
 
   /** Writes the answers that wait for others of the same tick. */
@@ -130,6 +137,7 @@ export class RpcPeer {
   async #answer(id: string | number, method: string, params: Json): Promise<void> {
     try {
       const result = await this.#options.onRequest(method, params, id);
+      if (result && this.#urgent.has(result)) return this.#send({ jsonrpc: '2.0', id, result });
       if (!this.#mayAnswer()) await new Promise<void>((resolve) => this.#ready.push(resolve));
       if (result) this.#reply({ jsonrpc: '2.0', id, result });
       else
