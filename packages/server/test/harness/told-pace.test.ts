@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { connect, type Socket } from 'node:net';
+import { connect, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
@@ -150,6 +150,24 @@ test('answers that wait for others of their tick leave before what is asked afte
   peer.notify('after', {});
   await until('both are written', () => written.join('').split('\n').length === 3);
   assert.match(written.join(''), /"id":"a".*\n.*"method":"after"/);
+});
+
+test('an answer that is to leave with what was noted of it is written before that leaves by itself', async () => {
+  const order: string[] = [];
+  const peer = new RpcPeer({
+    write: () => void order.push('answer'),
+    onNotification: () => undefined,
+    async onRequest() {
+      await Promise.resolve();
+      // As the channel sends its notes, unless a write takes them along.
+      process.nextTick(() => order.push('note'));
+      return peer.atOnce({});
+    },
+    onJunk: assert.fail,
+  });
+  peer.line('{"jsonrpc":"2.0","id":"a","method":"x"}');
+  await until('both have left', () => order.length === 2);
+  assert.deepEqual(order, ['answer', 'note']);
 });
 
 test('the size of a call is that of its JSON, however it came together', () => {
@@ -307,4 +325,26 @@ test('a question whose id is longer than any harness makes them is refused, and 
      tell({ sessionUpdate: 'agent_message_chunk', content: { type: 'text', text: 'well' } });`,
   );
   assert.deepEqual([result, questions.length, text], [{ outcome: 'completed' }, 1, 'well']);
+});
+
+test('the answer to a question and the note that it was given are one write: a kill leaves both to be done, or none', async (t) => {
+  const { connection } = await startForeign(t, program, { pace });
+  const written: string[] = [];
+  const write = Socket.prototype.write;
+  t.mock.method(Socket.prototype, 'write', function (this: Socket, ...given: Parameters<typeof write>) {
+    written.push(String(given[0]));
+    return write.apply(this, given);
+  });
+  const { result } = await runTurn(
+    connection,
+    `await new Promise((r) => {
+       process.stdin.on('data', function look(d) { if (String(d).includes('"q1"')) { process.stdin.off('data', look); r(); } });
+       say({ id: 'q1', method: 'session/request_permission', params: { sessionId: session, toolCall: { toolCallId: 'a', title: 'a' }, options: [{ optionId: 'yes', name: 'Yes', kind: 'allow_once' }] } });
+     });`,
+    { onQuestion: async () => ({ kind: 'permission', optionId: 'yes' }) },
+  );
+  assert.deepEqual(result, { outcome: 'completed' });
+  const answers = written.filter((text) => text.includes('"outcome":"selected"'));
+  assert.equal(answers.length, 1);
+  assert.match(answers[0]!, /"asked":\{\}/);
 });
