@@ -144,11 +144,3 @@ class Shares {
     return new DomainError(code, text, { retryAfterSeconds: 1 });
   }
 }
-
-/** For what is read where no organisation is known, and has a bound of its own. */
-export const uncounted: BodyHold = {
-  add: () => undefined,
-  addValues: () => undefined,
-  remove: () => undefined,
-  drop: () => undefined,
-};

@@ -1,5 +1,5 @@
 import { isLargeValue } from './json-shape.ts';
-import { atOnce, Lane, oneStep, smallBytes, type Sliced } from './slices.ts';
+import { atOnce, halfOfLoop, Lane, oneStep, smallBytes, type Sliced } from './slices.ts';
 
 /** Who reads what is stored. */
 export interface Reader {
@@ -8,13 +8,10 @@ export interface Reader {
 }
 
 /** Beside that of bodies: a turn that begins does not wait for those who read what is large. */
-const answers = new Lane({ ms: 4, rests: 1 });
+const answers = new Lane(halfOfLoop);
 
-/** What is made of it is in a turn of the event loop of its own. */
-async function inTurns<T>({ orgId, keyId }: Reader, work: Sliced<T>): Promise<T> {
-  const made = await answers.run(orgId, work, { member: keyId });
-  return new Promise((resolve) => setImmediate(resolve, made));
-}
+const inTurns = <T>({ orgId, keyId }: Reader, work: Sliced<T>): Promise<T> =>
+  answers.runApart(orgId, work, { member: keyId });
 
 /** The value as JSON; a large one has turns with what others read. */
 export const jsonText = (reader: Reader, value: unknown): string | Promise<string> =>

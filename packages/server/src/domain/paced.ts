@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { Lane, oneStep } from './slices.ts';
+import { halfOfLoop, Lane, oneStep } from './slices.ts';
 
 /**
  * No parser is given more at once: in pieces of one byte it takes half a millisecond for the less of it. Who has sent much that was cheap is given
@@ -40,7 +40,7 @@ export class ReadingAccount {
 }
 
 /** Of this process: together they take half of the event loop at most. */
-const readings = new Lane({ ms: 4, rests: 1 });
+const readings = new Lane(halfOfLoop);
 
 export interface PacedOptions {
   account: ReadingAccount;

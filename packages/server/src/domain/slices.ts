@@ -24,8 +24,8 @@ export interface SliceLength {
   rests: number;
 }
 
-/** Of this process, for bodies whose authors chose their shape: they take half of the event loop at most. */
-const ofBodies: SliceLength = { ms: 4, rests: 1 };
+/** What is made in them takes half of the event loop at most. */
+export const halfOfLoop: SliceLength = { ms: 4, rests: 1 };
 
 const realClock: Clock = {
   nowMs: () => performance.now(),
@@ -98,6 +98,12 @@ export class Lane {
     });
   }
 
+  /** The same, and what is made of it is in a turn of the event loop of its own, so that it does not lengthen the last slice. */
+  async runApart<T>(group: unknown, work: Sliced<T>, waits?: Waits): Promise<T> {
+    const made = await this.run(group, work, waits);
+    return new Promise((resolve) => setImmediate(resolve, made));
+  }
+
   /** Whether something may be done beside it: nothing waits, and no rest is due. */
   get isFree(): boolean {
     return !this.isRunning && this.owedMs(this.clock.nowMs()) < this.length.ms;
@@ -151,7 +157,8 @@ export class Lane {
   }
 }
 
-const bodies = new Lane(ofBodies);
+/** Of this process, for bodies whose authors chose their shape. */
+const bodies = new Lane(halfOfLoop);
 
 /** Who sent a body: organisations have turns, and in each its senders. */
 export interface BodySender {
@@ -162,9 +169,21 @@ export interface BodySender {
   gone?: AbortSignal | undefined;
 }
 
+/** Who works with a key. */
+export const senderOf = (
+  { orgId, keyId }: { orgId: string; keyId: string },
+  gone?: AbortSignal,
+): BodySender => ({ orgId, id: keyId, gone });
+
 /** Does work on a body that somebody sent: `sender` has turns with all others, whatever they send. Throws `invalid_request` when it has gone. */
-export const inSlices = <T>({ orgId, id, gone }: BodySender, work: Sliced<T>, bytes = 0): Promise<T> =>
-  bodies.run(orgId, work, { member: id, gone, ms: bytes / bytesPerMs });
+export const inSlices = <T>(sender: BodySender, work: Sliced<T>, bytes = 0): Promise<T> =>
+  bodies.run(sender.orgId, work, waitsOf(sender, bytes));
+
+const waitsOf = ({ id, gone }: BodySender, bytes: number): Waits => ({
+  member: id,
+  gone,
+  ms: bytes / bytesPerMs,
+});
 
 /** What is counted, parsed and looked at in a millisecond, of bodies without much in them. */
 const bytesPerMs = 256 * 1024;
@@ -178,11 +197,9 @@ export function* oneStep<T>(work: () => T): Sliced<T> {
 /** Smaller bodies cost less than a place among others does. */
 export const smallBytes = 16 * 1024;
 
-/** The same, and what is made of it is in a turn of the event loop of its own, so that it does not lengthen the last slice. */
-export const apart = async <T>(sender: BodySender, work: Sliced<T>, bytes = 0): Promise<T> => {
-  const made = await inSlices(sender, work, bytes);
-  return new Promise((resolve) => setImmediate(resolve, made));
-};
+/** The same, and what is made of it is in a turn of the event loop of its own. */
+export const apart = <T>(sender: BodySender, work: Sliced<T>, bytes = 0): Promise<T> =>
+  bodies.runApart(sender.orgId, work, waitsOf(sender, bytes));
 
 /** The same of a body of this size: what is small is done at once, and gives nobody cause to wait. */
 export const bySize = <T>(sender: BodySender, bytes: number, work: Sliced<T>): T | Promise<T> =>

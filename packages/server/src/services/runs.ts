@@ -10,7 +10,7 @@ import { applyArtifact } from '../domain/artifacts.ts';
 import { describeParts, shownExtras } from '../domain/parts.ts';
 import type { Artifact, MessageExtras } from '../domain/parts.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
-import { apart, atOnce, type Sliced } from '../domain/slices.ts';
+import { apart, atOnce, senderOf, type Sliced } from '../domain/slices.ts';
 import { requireContent } from '../domain/text.ts';
 import type { AgentStore } from '../store/agents.ts';
 import type { Database } from '../store/database.ts';
@@ -108,9 +108,7 @@ export function createRuns(deps: RunsDependencies): RunsService {
   const send: RunsService['send'] = async (p, input) => {
     // Others are not waited for in a transaction, which holds a connection.
     const waits = !db.inTransaction && isLargeValue([input.parts, input.metadata]);
-    const { extras, described } = waits
-      ? await apart({ orgId: p.orgId, id: p.keyId }, look(input))
-      : atOnce(look(input));
+    const { extras, described } = waits ? await apart(senderOf(p), look(input)) : atOnce(look(input));
     const parts = extras?.parts ?? [];
     if (input.content !== '' || parts.length === 0) requireContent('content', input.content);
     // A key of one agent sees no other; the statement itself checks the agent and its organisation.

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { connect, type AddressInfo, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { test, type TestContext } from 'node:test';
 import { mayGoOn, readInTurn, takeOver } from '../../src/domain/one-request.ts';
 import { randomFrom } from '../egress/wire.ts';
 import { inBytes } from '../support/chunks.ts';
 import { closed } from '../support/closed.ts';
+import { dialling } from '../support/dialling.ts';
 import { until } from '../support/until.ts';
 
 type Handle = (message: IncomingMessage, response: ServerResponse) => void;
@@ -32,19 +32,11 @@ async function serving(t: TestContext, handle: Handle) {
     if (rest.length > 0) socket.write(rest);
     socket.pipe(socket);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const clients: Socket[] = [];
-  t.after(() => {
-    for (const client of clients) client.destroy();
-    server.closeAllConnections();
-    server.close();
-  });
+  const dialled = await dialling(t, server);
   const dial = () => {
-    const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
-    clients.push(client);
+    const client = dialled();
     const heard = { client, text: '' };
-    client.on('error', () => undefined).on('data', (piece) => (heard.text += piece.toString('latin1')));
+    client.on('data', (piece) => (heard.text += piece.toString('latin1')));
     return heard;
   };
   return { seen, dial };

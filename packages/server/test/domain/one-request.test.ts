@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { connect, type AddressInfo, type Socket } from 'node:net';
 import { test, type TestContext } from 'node:test';
 import { limits } from '../../src/domain/limits.ts';
 import { mayGoOn, readInTurn, takeOver } from '../../src/domain/one-request.ts';
 import { closed } from '../support/closed.ts';
+import { dialling } from '../support/dialling.ts';
 import { until } from '../support/until.ts';
 
 type Handle = (message: IncomingMessage, response: ServerResponse) => void;
@@ -22,20 +21,7 @@ async function serving(t: TestContext, handle: Handle) {
     readInTurn(socket, { onCut: () => (seen.cuts += 1) });
     socket.prependListener('data', (piece) => seen.pieces.push(piece.length));
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const clients: Socket[] = [];
-  t.after(() => {
-    for (const client of clients) client.destroy();
-    server.closeAllConnections();
-    server.close();
-  });
-  const dial = (): Socket => {
-    const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
-    clients.push(client);
-    return client.on('error', () => undefined);
-  };
-  return { server, seen, dial };
+  return { server, seen, dial: await dialling(t, server) };
 }
 
 const get = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n';

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import type { AcpServer } from '@agentclientprotocol/sdk/experimental/server';
 import { test } from 'node:test';
-import { uncounted } from '../../src/domain/flight.ts';
 import { Connections } from '../../src/edges/acp/connections.ts';
 import { handleHttp } from '../../src/edges/acp/http.ts';
 import type { HostCall } from '../../src/edges/hosts/host-edge.ts';
 import { holdLane } from '../support/held-lane.ts';
 import { until } from '../support/until.ts';
+import { uncounted } from '../support/uncounted.ts';
 
 /** One connection, with an agent that notes what it is given; a message that says so is never taken. */
 function start() {

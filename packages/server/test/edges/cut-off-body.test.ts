@@ -4,10 +4,10 @@ import { createServer, type IncomingMessage } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import type { Context } from 'hono';
-import { uncounted } from '../../src/domain/flight.ts';
 import { readBody } from '../../src/edges/http/body.ts';
 import type { Env } from '../../src/edges/http/request.ts';
 import { inTime } from '../support/until.ts';
+import { uncounted } from '../support/uncounted.ts';
 
 const cases = {
   'half of its body': 'Content-Length: 20\r\n\r\n{"agentId"',

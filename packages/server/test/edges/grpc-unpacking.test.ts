@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { status as codes } from '@grpc/grpc-js';
 import { Flight } from '../../src/domain/flight.ts';
+import { KeyGate } from '../../src/domain/key-gate.ts';
 import { limits } from '../../src/domain/limits.ts';
-import { Places } from '../../src/edges/a2a/grpc/places.ts';
 import { boundUnpacking } from '../../src/edges/a2a/grpc/unpacking.ts';
 
 const refusal = { code: codes.RESOURCE_EXHAUSTED, details: 'too many' };
@@ -12,8 +12,10 @@ const hasGone = { code: codes.CANCELLED, details: 'gone' };
 const bomb = Buffer.alloc(limits.a2aBodyBytes);
 const framed = (bytes: number) => Buffer.alloc(5 + bytes);
 
+const placesFor = (most: number) => new KeyGate({ total: most, perKey: most, maxWaiting: Infinity });
+
 /** Calls as the library has them, whose unpacking ends when the test says so. */
-function calls({ places = new Places(1), flight = new Flight() } = {}) {
+function calls({ places = placesFor(1), flight = new Flight() } = {}) {
   const asked: string[] = [];
   let atOnce = 0;
   let mostAtOnce = 0;
@@ -53,7 +55,7 @@ function calls({ places = new Places(1), flight = new Flight() } = {}) {
 }
 
 test('of 500 bombs at once never more are unpacked at the same time than there are places, and those beyond the bound of their organisation are refused', async () => {
-  const { call, asked, places, flight, mostAtOnce } = calls({ places: new Places(limits.a2aGrpcUnpackings) });
+  const { call, asked, places, flight, mostAtOnce } = calls({ places: placesFor(limits.a2aGrpcUnpackings) });
   const made = async () => {
     await nextTurn();
     return bomb;
@@ -126,13 +128,13 @@ test('a place is held until what was begun is unpacked, or that has failed, alth
 });
 
 test('what is not compressed waits for nothing and is not counted here', async () => {
-  const { call, flight } = calls({ places: new Places(0) });
+  const { call, flight } = calls({ places: placesFor(0) });
   const made = await call('plain', () => assert.fail()).unpack(framed(100_000), 'identity');
   assert.deepEqual([made.length, flight.bytes], [100_000, 0]);
 });
 
 test('a second message is not unpacked', async () => {
-  const { call, asked } = calls({ places: new Places(2) });
+  const { call, asked } = calls({ places: placesFor(2) });
   const one = call('one', async () => Buffer.alloc(1));
   const first = one.unpack();
   await assert.rejects(one.unpack(), ({ code }) => code === codes.UNIMPLEMENTED);

@@ -4,7 +4,6 @@ import { after, before, test } from 'node:test';
 import type { WebSocket } from 'ws';
 import { z } from 'zod';
 import type { DomainError } from '../../src/domain/errors.ts';
-import { uncounted } from '../../src/domain/flight.ts';
 import { limits } from '../../src/domain/limits.ts';
 import { BoundedReader, TooManyFields } from '../../src/edges/a2a/grpc/bounded-reader.ts';
 import { guarded } from '../../src/edges/acp/socket.ts';
@@ -14,6 +13,7 @@ import { edgeWorld, type EdgeWorld } from '../support/edge-world.ts';
 import { holdLane } from '../support/held-lane.ts';
 import { hostFetch } from '../support/host-fetch.ts';
 import { until } from '../support/until.ts';
+import { uncounted } from '../support/uncounted.ts';
 
 let world: EdgeWorld;
 let port: number;

@@ -18,7 +18,7 @@ import { isLargeValue } from '../../domain/json-shape.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Agent, Run } from '../../domain/nouns.ts';
 import { isTerminal } from '../../domain/nouns.ts';
-import { apart, oneStep } from '../../domain/slices.ts';
+import { apart, oneStep, senderOf } from '../../domain/slices.ts';
 import { answerTo } from './answers.ts';
 import { canonicalJson } from './canonical-json.ts';
 import { agentCard, extendedCard } from './card.ts';
@@ -234,7 +234,7 @@ export class TaskHandler extends PushOperations implements A2ARequestHandler {
       const same = [...more, this.version, MessageCodec.toJSON(message)];
       return createHash('sha256').update(canonicalJson(same)).digest('hex');
     };
-    return isLargeValue(message) ? apart({ orgId: caller.orgId, id: caller.keyId }, oneStep(name)) : name();
+    return isLargeValue(message) ? apart(senderOf(caller), oneStep(name)) : name();
   }
 
   /**

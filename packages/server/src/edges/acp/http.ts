@@ -1,6 +1,6 @@
 import type { AcpServer, AgentFactory } from '@agentclientprotocol/sdk/experimental/server';
 import { limits } from '../../domain/limits.ts';
-import { bySize } from '../../domain/slices.ts';
+import { bySize, senderOf } from '../../domain/slices.ts';
 import type { RpcId } from '../http/json-rpc-id.ts';
 import { requireJson } from '../http/body.ts';
 import type { HostCall } from '../hosts/host-edge.ts';
@@ -90,9 +90,7 @@ async function readSent(
   body: Buffer | null,
   gone: AbortSignal,
 ): Promise<Incoming | Refusal | null> {
-  return (
-    body && bySize({ orgId: caller.orgId, id: caller.keyId, gone }, body.length, readMessage(body, hold))
-  );
+  return body && bySize(senderOf(caller, gone), body.length, readMessage(body, hold));
 }
 
 /** What the SDK is asked. It takes the message as it was read here, in turns with others, and reads it no second time. */

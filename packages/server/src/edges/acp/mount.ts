@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { AcpServer } from '@agentclientprotocol/sdk/experimental/server';
 import { DomainError } from '../../domain/errors.ts';
 import { limits } from '../../domain/limits.ts';
+import { senderOf } from '../../domain/slices.ts';
 import { hostKey } from '../hosts/credentials.ts';
 import type { HostCall, HostMount, UpgradeCall } from '../hosts/host-edge.ts';
 import { acpAgent } from './agent.ts';
@@ -73,7 +74,7 @@ export function acpMount(): HostMount {
         });
         sockets.handleUpgrade(request, socket, firstBytes, (websocket) => {
           const heard = assembly(websocket, socket, call.openBody);
-          prepared.accept(guarded(websocket, { orgId: caller.orgId, id: caller.keyId }, heard));
+          prepared.accept(guarded(websocket, senderOf(caller), heard));
         });
       },
       close: () => void acp.close().catch(() => undefined),

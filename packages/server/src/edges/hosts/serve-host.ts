@@ -2,11 +2,12 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Context } from 'hono';
 import { a2aCapabilities } from '../../domain/a2a-capabilities.ts';
 import { DomainError, notFound } from '../../domain/errors.ts';
-import type { BodyHold } from '../../domain/flight.ts';
 import { newId } from '../../domain/ids.ts';
 import { limits } from '../../domain/limits.ts';
 import type { Agent } from '../../domain/nouns.ts';
+import { senderOf } from '../../domain/slices.ts';
 import type { Caller } from '../../services/api.ts';
+import type { Trace } from '../http/serve.ts';
 import type { Head } from '../http/answer.ts';
 import { newHead } from '../http/answer.ts';
 import type { JsonBodyOptions } from '../http/body.ts';
@@ -75,11 +76,6 @@ export async function serveHost(
   else if (method === 'POST') edge.log.info('request', fields);
   else edge.log.debug('request', fields);
   return response;
-}
-
-interface Trace {
-  keyId: string | null;
-  body: BodyHold | null;
 }
 
 interface Asked {
@@ -166,8 +162,7 @@ function keyedCall(c: Context<Env>, asked: Asked, agent: Agent, caller: Caller):
   const hold = asked.trace.body!;
   return Object.assign(call, {
     caller,
-    json: (options?: JsonBodyOptions) =>
-      readJsonBody(c, { orgId: caller.orgId, id: caller.keyId }, hold, options),
+    json: (options?: JsonBodyOptions) => readJsonBody(c, senderOf(caller), hold, options),
     canStream: outgoing !== undefined && c.req.raw.method !== 'HEAD',
     stream: async (frame, begin) => {
       if (outgoing) return asked.edge.streams.open(outgoing, asked.head, begin, frame);

@@ -2,6 +2,7 @@ import type { Context } from 'hono';
 import { DomainError } from '../../domain/errors.ts';
 import type { BodyHold } from '../../domain/flight.ts';
 import { newId } from '../../domain/ids.ts';
+import { senderOf } from '../../domain/slices.ts';
 import type { Caller } from '../../services/api.ts';
 import type { Answer, Head } from './answer.ts';
 import { jsonResponse, newHead, toResponse } from './answer.ts';
@@ -61,7 +62,8 @@ export async function serve(c: Context<Env>, prepared: Prepared, edge: Edge): Pr
   return response;
 }
 
-interface Trace {
+/** What is known of a request that is answered. */
+export interface Trace {
   keyId: string | null;
   body: BodyHold | null;
 }
@@ -97,15 +99,10 @@ async function answer(
   return result instanceof Response ? result : toResponse(result, head, call.caller);
 }
 
-async function readInput(
-  c: Context<Env>,
-  route: Route,
-  { orgId, keyId }: Caller,
-  hold: BodyHold,
-): Promise<Input> {
+async function readInput(c: Context<Env>, route: Route, caller: Caller, hold: BodyHold): Promise<Input> {
   const query = validate(route.query, parseQuery(queryText(c.req.url)), 'query');
   const body = takesBody(route)
-    ? validate(route.body, await readJsonBody(c, { orgId, id: keyId }, hold), 'body')
+    ? validate(route.body, await readJsonBody(c, senderOf(caller), hold), 'body')
     : {};
   const keyed = route.method === 'post' && route.idempotency !== 'own';
   return { query, body, idempotencyKey: keyed ? idempotencyKey(header(c, 'idempotency-key')) : null };

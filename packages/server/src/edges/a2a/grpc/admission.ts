@@ -6,6 +6,7 @@ import type { Metadata, StatusObject, ServerInterceptor } from '@grpc/grpc-js';
 import { DomainError } from '../../../domain/errors.ts';
 import type { BodyHold } from '../../../domain/flight.ts';
 import { newId } from '../../../domain/ids.ts';
+import { KeyGate } from '../../../domain/key-gate.ts';
 import { limits } from '../../../domain/limits.ts';
 import type { Agent } from '../../../domain/nouns.ts';
 import type { Caller } from '../../../services/api.ts';
@@ -14,7 +15,6 @@ import { narrowed } from '../../hosts/serve-host.ts';
 import type { Head } from '../../http/answer.ts';
 import type { Edge } from '../../http/edge.ts';
 import { admitKey } from '../../http/gate.ts';
-import { Places } from './places.ts';
 import { endedBy } from './status.ts';
 import type { Ended } from './status.ts';
 import { boundUnpacking } from './unpacking.ts';
@@ -56,7 +56,8 @@ export function admission(
   onRefused: (refused: Refused) => void,
 ): { interceptor: ServerInterceptor; of(metadata: Metadata): Admitted } {
   const kept = new WeakMap<Metadata, Admitted>();
-  const places = new Places(limits.a2aGrpcUnpackings);
+  const most = limits.a2aGrpcUnpackings;
+  const places = new KeyGate({ total: most, perKey: most, maxWaiting: Infinity });
 
   const interceptor: ServerInterceptor = (method, call) => {
     let timer: NodeJS.Timeout | undefined;

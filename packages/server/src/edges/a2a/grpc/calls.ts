@@ -8,7 +8,7 @@ import type {
 } from '@grpc/grpc-js';
 import { a2aCapabilities } from '../../../domain/a2a-capabilities.ts';
 import { tooManyValues } from '../../../domain/json-shape.ts';
-import { bySize, oneStep } from '../../../domain/slices.ts';
+import { bySize, oneStep, senderOf } from '../../../domain/slices.ts';
 import type { Edge } from '../../http/edge.ts';
 import { clientGone } from '../../http/gone.ts';
 import { agentUrl, grpcTarget } from '../../present/agent.ts';
@@ -214,7 +214,7 @@ async function prepare(
   metadata.set('a2a-version', binding.version);
   return {
     request: await bySize(
-      { orgId: caller.orgId, id: caller.keyId, gone: signal },
+      senderOf(caller, signal),
       call.request.length,
       oneStep(() => decoded(method, call.request)),
     ),

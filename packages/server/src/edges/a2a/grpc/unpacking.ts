@@ -1,5 +1,5 @@
 import { status as codes } from '@grpc/grpc-js';
-import type { Places } from './places.ts';
+import type { KeyGate } from '../../../domain/key-gate.ts';
 
 /** What a call of `grpc-js` makes of a message as it was framed, which the library keeps to itself; a test tells when it has another name. */
 interface Unpacker {
@@ -11,7 +11,8 @@ export const frameHeadBytes = 5;
 
 /** Whose message it is, and what is done when it was unpacked. */
 export interface Unpacking {
-  places: Places;
+  /** Keyed by organisations. */
+  places: KeyGate;
   orgId: string;
   /** When the call has ended or its client has gone; its reason is a status. */
   gone: AbortSignal;
@@ -35,10 +36,14 @@ export function boundUnpacking(call: object, { places, orgId, gone, hold }: Unpa
       throw { code: codes.UNIMPLEMENTED, details: 'An operation takes one message.' };
     hasMessage = true;
     if (encoding === 'identity') return unpack.call(call, framed, encoding);
-    return places.use(orgId, gone, async () => {
+    gone.throwIfAborted();
+    const giveBack = await places.enter(orgId, gone);
+    try {
       const made = await unpack.call(call, framed, encoding);
       hold(made.length);
       return made;
-    });
+    } finally {
+      giveBack();
+    }
   };
 }
