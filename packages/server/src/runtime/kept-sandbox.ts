@@ -96,17 +96,20 @@ export class KeptSandbox {
     this.lastUsedMs = performance.now();
     if (!this.isFrozen) return this.#shift;
     this.isFrozen = false;
-    return this.#change(() => this.#started.sandbox.thaw());
+    return this.#change(() => this.#started.sandbox.thaw()).catch((error: unknown) => this.#failed(error));
   }
 
   /** Stops its processes where they are. Nothing of it is lost; the next use goes on. */
   async freeze(): Promise<void> {
     if (this.isFrozen || !this.canTakeTurns) return;
     this.isFrozen = true;
-    await this.#change(() => this.#started.sandbox.freeze()).catch((error: unknown) => {
-      this.isFrozen = false;
-      throw error;
-    });
+    await this.#change(() => this.#started.sandbox.freeze()).catch((error: unknown) => this.#failed(error));
+  }
+
+  /** It is what its driver says. One that stands still all the same is thawed by the next use. */
+  #failed(error: unknown): never {
+    this.isFrozen = this.#started.sandbox.isFrozen;
+    throw error;
   }
 
   #change(shift: () => Promise<void>): Promise<void> {

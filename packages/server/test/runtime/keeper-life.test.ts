@@ -140,6 +140,25 @@ test('a sandbox that could not be frozen goes on', async (t) => {
   assert.equal(replica.driver.started.length, 1);
 });
 
+test('a sandbox that could not be thawed still counts as frozen, and the next turn thaws it', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const replica = await world.replica({});
+  await ask(world, replica);
+  const [sandbox] = replica.driver.started;
+  const thaw = sandbox!.thaw.bind(sandbox);
+  sandbox!.thaw = () => Promise.reject(new Error('The engine is busy.'));
+  await assert.rejects(
+    replica.runtime.host.quiesce(world.agentId, 'frozen', async () => 'saved'),
+    /busy/,
+  );
+  assert.equal((await replica.runtime.host.state(world.agentId)).state, 'frozen');
+  sandbox!.thaw = thaw;
+  await ask(world, replica);
+  assert.equal(sandbox!.isFrozen, false);
+  assert.equal(replica.driver.started.length, 1);
+});
+
 test('the files of a sandbox that ends at the moment at which it is to be frozen are saved all the same', async (t) => {
   const world = await runWorld();
   t.after(() => world.close());

@@ -21,6 +21,8 @@ export type EngineName = 'docker' | 'podman';
 /** A container engine of this test alone, with a folder, a socket and storage of its own. */
 export interface TestEngine {
   socket: string;
+  /** Of the service itself. */
+  pid: number;
   close(): Promise<void>;
 }
 
@@ -86,7 +88,7 @@ export async function startEngine(name: EngineName): Promise<TestEngine> {
     // Podman takes no tag while importing.
     const from = 'docker.io/library/berth-test:latest';
     await ask(socket, 'POST', `/v1.41/images/${from}/tag?repo=docker.io/library/berth-test&tag=1`);
-    return { socket, close };
+    return { socket, pid: child.pid ?? 0, close };
   } catch (error) {
     await close();
     throw error;
@@ -149,7 +151,7 @@ function unmountBelow(folder: string): void {
   for (const path of mounts) spawnSync('umount', ['--lazy', path]);
 }
 
-function pathOf(program: string): string | null {
+export function pathOf(program: string): string | null {
   const found = folders.find((folder) => {
     try {
       accessSync(join(folder, program), constants.X_OK);

@@ -2,10 +2,16 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { EngineError, type Engine } from './engine.ts';
 
 const GONE_TIMEOUT_MS = 15_000;
+/** An engine that cannot tell of a container for longer than that has another reason than its end. */
+const TOLD_TIMEOUT_MS = 2_000;
+/** What is said of the time of a start that never was. */
+const NEVER = '0001-01-01T00:00:00Z';
 
 /** What the driver reads of `GET /containers/{id}/json`. */
 export interface ContainerDetails {
   running: boolean;
+  /** Whether its program was ever started, also when it has ended since. */
+  hasStarted: boolean;
   paused: boolean;
   pid: number;
   exitCode: number;
@@ -14,15 +20,51 @@ export interface ContainerDetails {
 }
 
 /** Null when there is no such container. */
-export async function inspect(engine: Engine, name: string): Promise<ContainerDetails | null> {
-  const found = await engine.call('GET', `/containers/${name}/json`).catch(ignoreMissing);
-  if (!found) return null;
+export function inspect(engine: Engine, name: string): Promise<ContainerDetails | null> {
+  return lookAt(engine, name, TOLD_TIMEOUT_MS, isOfTheEngine);
+}
+
+/**
+ * Podman 4.3 fails with 500 ("read /proc/1234/cgroup: no such process") when the program ends while it looks, and
+ * tells of its end a moment later. What `isPassing` says of an error is asked again, for so long.
+ */
+export async function lookAt(
+  engine: Engine,
+  name: string,
+  timeoutMs: number,
+  isPassing: (error: unknown) => boolean,
+): Promise<ContainerDetails | null> {
+  const deadline = performance.now() + timeoutMs;
+  for (let waitMs = 10; ; waitMs = Math.min(waitMs * 2, 500)) {
+    try {
+      return detailsOf(await engine.call('GET', `/containers/${name}/json`));
+    } catch (error) {
+      if (error instanceof EngineError && error.status === 404) return null;
+      if (!isPassing(error) || performance.now() > deadline) throw error;
+    }
+    await delay(waitMs);
+  }
+}
+
+const isOfTheEngine = (error: unknown): boolean => error instanceof EngineError && error.status >= 500;
+
+function detailsOf(found: unknown): ContainerDetails {
   const { State: state, Config: config } = found as {
-    State: { Running: boolean; Paused: boolean; Pid: number; ExitCode: number; OOMKilled: boolean };
+    State: {
+      Status?: string;
+      Running: boolean;
+      Paused: boolean;
+      Pid: number;
+      ExitCode: number;
+      OOMKilled: boolean;
+      StartedAt?: string;
+    };
     Config: { Labels: Record<string, string> | null };
   };
   return {
-    running: state.Running || state.Paused,
+    // Podman does not call running what it has only asked to end.
+    running: state.Running || state.Paused || state.Status === 'stopping',
+    hasStarted: (state.StartedAt ?? NEVER) !== NEVER,
     paused: state.Paused,
     pid: state.Pid,
     exitCode: state.ExitCode,
@@ -61,9 +103,4 @@ export async function refuseOtherRuntime(engine: Engine, name: string, wanted: s
     `Podman uses the runtime ${found.OCIRuntime ?? '(unknown)'} and not ${wanted}: it does not take the name by this API. ` +
       `Start its service with: podman --runtime ${wanted} system service --time=0 unix://…`,
   );
-}
-
-function ignoreMissing(error: { status?: number }): null {
-  if (error.status === 404) return null;
-  throw error;
 }

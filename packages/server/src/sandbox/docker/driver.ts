@@ -30,6 +30,7 @@ import { inspect, refuseOtherRuntime, removeContainer, type ContainerDetails } f
 import { Engine } from './engine.ts';
 import { dockerCapabilities, proveIsolation } from './probe.ts';
 import { DockerSandbox, type DockerSandboxParts, type Output } from './sandbox.ts';
+import { startContainer, UnknownStart } from './start.ts';
 import { inputOf, takeApart } from './streams.ts';
 
 export interface DockerOptions {
@@ -108,7 +109,11 @@ export class DockerDriver implements SandboxDriver {
     } catch (error) {
       await removeContainer(this.engine, name).catch(() => undefined);
       const why = error instanceof Error ? error.message : String(error);
-      throw new Error(`The sandbox did not start: ${why}`, { cause: error });
+      const what =
+        error instanceof UnknownStart
+          ? 'It is not known whether the sandbox started'
+          : 'The sandbox did not start';
+      throw new Error(`${what}: ${why}`, { cause: error });
     } finally {
       this.starting.delete(spec.id);
     }
@@ -138,14 +143,10 @@ export class DockerDriver implements SandboxDriver {
       await refuseOtherRuntime(this.engine, name, this.options.runtime);
     // Attached before the start, so that no first word is lost.
     const attached = spec.detached ? null : await this.attach(name);
-    let details: ContainerDetails | null;
-    try {
-      await this.engine.call('POST', `/containers/${name}/start`);
-      details = await inspect(this.engine, name);
-    } catch (error) {
+    const details = await startContainer(this.engine, name, this.options.log).catch((error: unknown) => {
       attached?.close();
       throw error;
-    }
+    });
     const output = logFile === null ? attached : this.follow(name, logFile);
     return this.keep(
       {

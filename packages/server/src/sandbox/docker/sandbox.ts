@@ -118,14 +118,13 @@ export class DockerSandbox implements RunningSandbox {
   async freeze(): Promise<void> {
     if (this.hasEnded) throw new Error(`The sandbox ${this.id} has ended.`);
     if (this.isFrozen) return;
-    await this.post('pause');
-    this.isFrozen = true;
+    await this.shift('pause', true);
   }
 
   async thaw(): Promise<void> {
     if (!this.isFrozen) return;
     this.isFrozen = false;
-    await this.post('unpause');
+    await this.shift('unpause', false);
   }
 
   async stop(graceMs: number): Promise<SandboxExit> {
@@ -166,6 +165,22 @@ export class DockerSandbox implements RunningSandbox {
     await this.post('kill?signal=SIGKILL').catch(() => removeContainer(engine, name).catch(() => undefined));
   }
 
+  /**
+   * After an error the container itself says whether it was done. One that may stand still counts as frozen, so that it is
+   * thawed.
+   */
+  private async shift(action: 'pause' | 'unpause', isFrozen: boolean): Promise<void> {
+    try {
+      await this.post(action);
+      this.isFrozen = isFrozen;
+    } catch (error) {
+      const details = await inspect(this.parts.engine, this.parts.name).catch(() => undefined);
+      if (this.hasEnded) throw error;
+      this.isFrozen = details === undefined || (details?.paused ?? false);
+      if (details?.paused !== isFrozen) throw error;
+    }
+  }
+
   private async post(action: string): Promise<void> {
     await this.parts.engine.call('POST', `/containers/${this.parts.name}/${action}`);
   }
@@ -189,7 +204,8 @@ export class DockerSandbox implements RunningSandbox {
     const waitMs = this.endedBy === null ? OUTPUT_TIMEOUT_MS : OUTPUT_AFTER_KILL_MS;
     await Promise.race([output.ended, delay(waitMs, undefined, { ref: false })]);
     output.close();
-    await removeContainer(engine, name);
+    // It has ended, whatever comes of this; what is left of it is listed, and removed later.
+    await removeContainer(engine, name).catch(() => undefined);
     onEnd();
     return { reason: this.endedBy ?? (isOom ? 'oom' : 'exit'), ...codeOf(code) };
   }
@@ -254,20 +270,25 @@ function codeOf(code: number | null): { code: number | null; signal: string | nu
   return code === null ? { code: null, signal: 'SIGKILL' } : { code, signal: null };
 }
 
-/** The exit code; null when the container was taken away. The engine may be restarted meanwhile, so it is asked again. */
+/**
+ * The exit code; null when the container was taken away, or nobody knows it. The engine may be restarted meanwhile, so it is
+ * asked again. It may also fail at waiting, and tells that beside a code which means nothing then.
+ */
 async function waitForEnd(engine: Engine, name: string): Promise<number | null> {
   for (;;) {
     try {
       const answer = (await engine.call('POST', `/containers/${name}/wait`, undefined, 0)) as {
         StatusCode?: number;
+        Error?: { Message?: string } | null;
       } | null;
-      if (typeof answer?.StatusCode === 'number') return answer.StatusCode;
+      const code = answer?.StatusCode ?? -1;
+      if (code >= 0 && !answer?.Error?.Message) return code;
     } catch (error) {
       if (error instanceof EngineError && error.status === 404) return null;
     }
     await delay(500, undefined, { ref: false });
     const details = await inspect(engine, name).catch(() => undefined);
     if (details === null) return null;
-    if (details && !details.running) return details.exitCode;
+    if (details && !details.running) return details.exitCode < 0 ? null : details.exitCode;
   }
 }
