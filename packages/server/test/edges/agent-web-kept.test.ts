@@ -70,3 +70,18 @@ test('the agent’s server is not asked to end the connection, which would take 
   assert.match(text, /<keep-alive>/);
   await until('it has ended', () => isEnded);
 });
+
+test('a client that has gone amid its answer is noticed also when it sent something behind its request', async () => {
+  let isLeft = false;
+  answer = (_request, response) => {
+    response.write('begin');
+    response.on('close', () => (isLeft = true));
+  };
+  const client = connect({ host: '127.0.0.1', port });
+  client.write(
+    `GET / HTTP/1.1\r\nHost: ${world.agent.id}.agents.localhost\r\nAuthorization: Bearer ${world.keys.use}\r\n\r\n\r\n`,
+  );
+  await once(client, 'data');
+  client.destroy();
+  await until('the server was left', () => isLeft);
+});

@@ -4,11 +4,15 @@ import { request, type ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { DomainError } from '../../src/domain/errors.ts';
+import { limits } from '../../src/domain/limits.ts';
 import { createListener } from '../../src/edges/listener.ts';
 import { inBytes } from '../support/chunks.ts';
 import type { EdgeWorld } from '../support/edge-world.ts';
 import { edgeWorld, readReply } from '../support/edge-world.ts';
 import { inTime, until } from '../support/until.ts';
+
+/** Heartbeats would tell it after two of them. */
+const SOON_MS = limits.sseHeartbeatMs;
 
 let world: EdgeWorld;
 let origin: string;
@@ -272,7 +276,7 @@ test('a client that has gone is noticed all the same: while it waits, within a s
   await once(follower, 'data');
   await until('it is followed', () => world.core.followers.size === 1);
   follower.destroy();
-  await until('nobody follows any more', () => world.core.followers.size === 0);
+  await until('nobody follows any more', () => world.core.followers.size === 0, SOON_MS);
 
   held = null;
   const old = halfClosed(`GET /raw/held ${keyed('1.0')}\r\n`);
@@ -374,4 +378,26 @@ test('a client that has gone is noticed also when it sent something behind its r
     socket.destroy();
     await until('it is found to be gone', () => mine.isGone);
   }
+});
+
+test('it is noticed within a stream as well, and for each of its requests in turn', async () => {
+  const { port } = new URL(origin);
+  const runId = await begun();
+  const events = `GET /v1/runs/${runId}/events ${keyed()}Accept: text/event-stream\r\n\r\n\r\n`;
+  const follower = connect(Number(port), '127.0.0.1');
+  let seen = '';
+  follower.on('data', (chunk) => (seen += chunk.toString()));
+  follower.write(events);
+  await until('its events are there', () => seen.includes('event: run.queued'));
+  await until('it is followed', () => world.core.followers.size === 1);
+  follower.destroy();
+  await until('nobody follows any more', () => world.core.followers.size === 0, SOON_MS);
+
+  held = null;
+  // One each time that the loop comes round, so that the end of its side is there before the last is asked.
+  const patient = halfClosed(`${`GET /healthz ${keyed()}\r\n`.repeat(5)}GET /raw/held ${keyed()}\r\n\r\n`);
+  const mine = await until('the last is asked', () => held);
+  await until('it is asked whether it is there', () => patient.text.includes('102 Processing'));
+  patient.socket.destroy();
+  await until('it is found to be gone', () => mine.isGone);
 });

@@ -187,7 +187,7 @@ test('an organisation has a quarter of the memory for deliveries, a channel less
   const { ofPart, ofOrg, ofAll, ofSmall, smallBytes } = limits.webhookBodies;
   assert.deepEqual([ofPart * 8, ofOrg * 4, ofAll], [ofAll, ofAll, 192 * 1024 * 1024]);
   assert.ok(ofSmall.ofOrg * 4 <= ofSmall.ofAll && ofSmall.ofPart < ofSmall.ofOrg);
-  // A burst of honest ones at once: the inbox takes as much.
+  // A burst of honest ones at once.
   assert.ok(ofSmall.ofPart >= 300 * smallBytes);
   for (const kind of Object.values(kinds)) {
     const flight = new Flight(limits.webhookBodies);

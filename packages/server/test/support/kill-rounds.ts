@@ -63,6 +63,8 @@ export interface KillReport {
   /** Failed because a process in the sandbox was killed that the harness needs, or its disk was full. */
   harnessExits: number;
   struck: Partial<Record<Fault, number>>;
+  /** Of them, those that came before the last message was accepted. */
+  early: number;
   deletions: Deletions;
   /** Sends whose answer was lost with the connection and that were repeated under their key. */
   resent: number;
@@ -183,6 +185,7 @@ async function rounds(
   const making = kinds.includes('delete') ? deleted.run() : Promise.resolve();
   const hit = (fault: Fault) => (fault === 'delete' ? deleted.strike() : strike(service, fault, draw));
   const struck: KillReport['struck'] = {};
+  let early = 0;
   const killer = (async () => {
     let stretch = 1;
     for (const [index, pauseMs] of pauses.entries()) {
@@ -197,6 +200,7 @@ async function rounds(
         fault = pickOne(kinds, draw);
       }
       struck[fault] = (struck[fault] ?? 0) + 1;
+      if (sent.length < plan.turns) early += 1;
       plan.say?.(
         `${index + 1} of ${plan.kills}: ${fault} with ${sent.length} of ${plan.turns} turns accepted`,
       );
@@ -223,7 +227,7 @@ async function rounds(
   await checkArea(service, deleted);
   await service.stop();
   await checkNothingRuns(service);
-  return { ...report, kept, resent, struck, deletions: deleted.deletions };
+  return { ...report, kept, resent, struck, early, deletions: deleted.deletions };
 }
 
 const pickOne = <T>(from: readonly T[], draw: () => number): T => from[Math.floor(draw() * from.length)]!;
@@ -271,7 +275,7 @@ async function checkAll(
   viewers: Map<string, Viewer>,
   mayFailAs: string[],
   mayFail: boolean,
-): Promise<Omit<KillReport, 'kept' | 'resent' | 'struck' | 'deletions'>> {
+): Promise<Omit<KillReport, 'kept' | 'resent' | 'struck' | 'early' | 'deletions'>> {
   const report = {
     accepted: sent.length,
     completed: 0,
