@@ -116,6 +116,10 @@ export const limits = {
   a2aGrpcStreams: 100,
   /** Compressed messages of A2A over gRPC that are unpacked at once in this process; others wait. */
   a2aGrpcUnpackings: 8,
+  /** Those of an organisation that wait; a key has as many as are left of them. */
+  a2aGrpcWaitingToUnpack: 1_024,
+  /** Bytes of messages of A2A over gRPC that are too small to count in `bodiesInFlight`; a key has as many as are left of its organisation's. */
+  a2aGrpcSmallMessages: { ofOrg: 128 * 1024 * 1024, ofAll: 256 * 1024 * 1024 },
   /** A connection of gRPC without a call for so long is ended. */
   a2aGrpcIdleMs: 300_000,
   /** Connections to an agent's own web server that are open at once, and to those of all agents of this node. */

@@ -3,8 +3,9 @@ import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { status as codes } from '@grpc/grpc-js';
 import { Flight } from '../../src/domain/flight.ts';
-import { KeyGate } from '../../src/domain/key-gate.ts';
 import { limits } from '../../src/domain/limits.ts';
+import { MessageBytes } from '../../src/edges/a2a/grpc/message-bytes.ts';
+import { Places } from '../../src/edges/a2a/grpc/places.ts';
 import { boundUnpacking } from '../../src/edges/a2a/grpc/unpacking.ts';
 
 const refusal = { code: codes.RESOURCE_EXHAUSTED, details: 'too many' };
@@ -12,7 +13,8 @@ const hasGone = { code: codes.CANCELLED, details: 'gone' };
 const bomb = Buffer.alloc(limits.a2aBodyBytes);
 const framed = (bytes: number) => Buffer.alloc(5 + bytes);
 
-const placesFor = (most: number) => new KeyGate({ total: most, perKey: most, maxWaiting: Infinity });
+const placesFor = (total: number) =>
+  new Places({ total, waitingOfOrg: limits.a2aGrpcWaitingToUnpack, waitMs: 60_000 });
 
 /** Calls as the library has them, whose unpacking ends when the test says so. */
 function calls({ places = placesFor(1), flight = new Flight() } = {}) {
@@ -20,7 +22,7 @@ function calls({ places = placesFor(1), flight = new Flight() } = {}) {
   let atOnce = 0;
   let mostAtOnce = 0;
   /** `made`: ends with what is unpacked, or fails. */
-  const call = (name: string, made: () => Promise<Buffer>, orgId = 'a') => {
+  const call = (name: string, made: () => Promise<Buffer>, orgId = 'a', keyId = orgId) => {
     const body = flight.open(orgId);
     const gone = new AbortController();
     const it = {
@@ -45,7 +47,10 @@ function calls({ places = placesFor(1), flight = new Flight() } = {}) {
         throw refusal;
       }
     };
-    boundUnpacking(it, { places, orgId, gone: gone.signal, hold });
+    boundUnpacking(it, {
+      enter: (sentBytes) => places.enter({ orgId, keyId }, sentBytes, gone.signal),
+      hold,
+    });
     return {
       unpack: (sent = framed(6_000), encoding = 'gzip') => it.decompressMessage(sent, encoding),
       leave: () => gone.abort(hasGone),
@@ -88,6 +93,87 @@ test('those of an organisation come in their order, and organisations in turn', 
   const names = ['a1', 'a2', 'a3', 'a4', 'b1', 'b2', 'c1'];
   await Promise.all(names.map((name) => call(name, small, name[0]).unpack()));
   assert.deepEqual(asked, ['a1', 'a2', 'b1', 'c1', 'a3', 'b2', 'a4']);
+});
+
+test('a key waits for none of the many messages of another of its organisation, and an organisation for none of the many keys of another', async () => {
+  const { call, asked } = calls();
+  const small = async () => Buffer.alloc(1);
+  const ends = [];
+  for (let at = 0; at < 200; at += 1) ends.push(call(`a${at}`, small, 'a', `a-key-${at % 20}`).unpack());
+  ends.push(call('honest', small, 'a', 'honest').unpack(), call('other', small, 'b').unpack());
+  ends.push(call('little', small, 'a', 'little').unpack(framed(30)));
+  await Promise.all(ends);
+  assert.equal(asked.indexOf('little'), 1, 'after the one that was there');
+  assert.ok(asked.indexOf('other') <= 2, 'in turn with its whole organisation');
+  assert.ok(asked.indexOf('honest') <= 23, 'after one of each key that came before');
+  // Who comes later waits for nobody's second turn either.
+  const later = Array.from({ length: 200 }, (_, at) => call(`c${at}`, small, 'a', 'a-key-0').unpack());
+  while (asked.length < 300) await nextTurn();
+  asked.length = 0;
+  await Promise.all([call('late', small, 'a', 'late').unpack(), ...later]);
+  assert.ok(asked.indexOf('late') <= 1, asked.slice(0, 9).join(' '));
+});
+
+test('of one key half of what may wait of its organisation waits, the next is refused at once with when to come again, and other keys find room', async () => {
+  const places = new Places({ total: 1, waitingOfOrg: 8, waitMs: 60_000 });
+  const gone = new AbortController();
+  const giveBack = await places.enter({ orgId: 'a', keyId: 'first' }, 6_000, gone.signal);
+  const waits = (keyId: string, orgId = 'a') => {
+    const waiting = places.enter({ orgId, keyId }, 6_000, gone.signal);
+    waiting.catch(() => undefined);
+    return waiting;
+  };
+  const refused = ({ code, retryAfterSeconds }: { code: string; retryAfterSeconds: number }) =>
+    code === 'rate_limited' && retryAfterSeconds === 1;
+  const waiting = Array.from({ length: 4 }, () => waits('many'));
+  await assert.rejects(waits('many'), refused);
+  waiting.push(waits('b'), waits('b'));
+  await assert.rejects(waits('b'), refused);
+  waiting.push(waits('c'), waits('many', 'z'));
+  assert.equal(places.waiting, 8);
+  gone.abort(hasGone);
+  for (const one of waiting) await assert.rejects(one, hasGone);
+  assert.deepEqual([places.waiting, places.taken], [0, 1]);
+  // What waits no more counts no more.
+  const again = new AbortController();
+  const second = places.enter({ orgId: 'a', keyId: 'many' }, 6_000, again.signal);
+  giveBack();
+  (await second)();
+  assert.deepEqual([places.waiting, places.taken], [0, 0]);
+});
+
+test('who waited too long is told when to come again, and waits no more', async () => {
+  const places = new Places({ total: 1, waitingOfOrg: 8, waitMs: 1 });
+  const { signal } = new AbortController();
+  const giveBack = await places.enter({ orgId: 'a', keyId: 'a' }, 6_000, signal);
+  await assert.rejects(places.enter({ orgId: 'a', keyId: 'a' }, 6_000, signal), {
+    code: 'unavailable',
+    retryAfterSeconds: 1,
+  });
+  giveBack();
+  assert.deepEqual([places.waiting, places.taken], [0, 0]);
+});
+
+test('small messages count until they are answered or large, no key takes what is left for others, and large ones of others leave them room', () => {
+  const flight = new Flight({ smallBytes: 64 * 1024, ofOrg: 200_000, ofAll: 300_000 });
+  const bytes = new MessageBytes(flight, { ofOrg: 100_000, ofAll: 130_000 });
+  const open = (keyId: string, orgId = 'a') => bytes.open({ orgId, keyId });
+  const rateLimited = { code: 'rate_limited', retryAfterSeconds: 1 };
+  const [one, two, three] = [open('k'), open('k'), open('other')];
+  one.add(30_000);
+  two.add(20_000);
+  assert.throws(() => two.add(1), rateLimited);
+  three.add(25_000);
+  assert.throws(() => open('a', 'b').add(60_000), { code: 'unavailable', retryAfterSeconds: 1 });
+  assert.deepEqual([bytes.smallBytes, flight.bytes], [75_000, 0]);
+  // It became large, and counts with those from its first byte.
+  one.add(40_000);
+  assert.deepEqual([bytes.smallBytes, flight.bytes], [45_000, 70_000]);
+  open('x', 'z').add(200_000);
+  open('x', 'y').add(10_000);
+  for (const hold of [one, two, three, three]) hold.drop();
+  three.add(5_000);
+  assert.deepEqual([bytes.smallBytes, flight.bytes], [10_000, 200_000]);
 });
 
 test('a waiting call whose client has left is not unpacked, and its place is given on', async () => {

@@ -4,9 +4,7 @@ import { constants } from 'node:http2';
 import { ServerInterceptingCall, status as codes } from '@grpc/grpc-js';
 import type { Metadata, StatusObject, ServerInterceptor } from '@grpc/grpc-js';
 import { DomainError } from '../../../domain/errors.ts';
-import type { BodyHold } from '../../../domain/flight.ts';
 import { newId } from '../../../domain/ids.ts';
-import { KeyGate } from '../../../domain/key-gate.ts';
 import { limits } from '../../../domain/limits.ts';
 import type { Agent } from '../../../domain/nouns.ts';
 import type { Caller } from '../../../services/api.ts';
@@ -15,6 +13,9 @@ import { narrowed } from '../../hosts/serve-host.ts';
 import type { Head } from '../../http/answer.ts';
 import type { Edge } from '../../http/edge.ts';
 import { admitKey } from '../../http/gate.ts';
+import { MessageBytes } from './message-bytes.ts';
+import type { MessageHold } from './message-bytes.ts';
+import { Places } from './places.ts';
 import { endedBy } from './status.ts';
 import type { Ended } from './status.ts';
 import { boundUnpacking } from './unpacking.ts';
@@ -31,7 +32,7 @@ export interface Admitted {
   /** RateLimit and RateLimit-Policy, as over HTTP. */
   head: Head;
   /** The bytes of its message. */
-  body: BodyHold;
+  body: MessageHold;
   /** From then on it is the operation that drops them, however it ends. */
   isWorkedOn: boolean;
 }
@@ -43,7 +44,7 @@ export type Refused = Pick<Admitted, 'path' | 'label' | 'requestId' | 'startedAt
 /** Nobody hears it: the call has ended. */
 const hasGone = { code: codes.CANCELLED, details: 'The call ended before its message was unpacked.' };
 
-/** A client that sends its message slower than this is let go, as over HTTP. */
+/** A client that sends its message slower than this is let go, as over HTTP; so is one whose message waits longer to be unpacked. */
 const MESSAGE_TIMEOUT_MS = 30_000;
 
 /**
@@ -56,8 +57,12 @@ export function admission(
   onRefused: (refused: Refused) => void,
 ): { interceptor: ServerInterceptor; of(metadata: Metadata): Admitted } {
   const kept = new WeakMap<Metadata, Admitted>();
-  const most = limits.a2aGrpcUnpackings;
-  const places = new KeyGate({ total: most, perKey: most, maxWaiting: Infinity });
+  const places = new Places({
+    total: limits.a2aGrpcUnpackings,
+    waitingOfOrg: limits.a2aGrpcWaitingToUnpack,
+    waitMs: MESSAGE_TIMEOUT_MS,
+  });
+  const messageBytes = new MessageBytes(edge.flight);
 
   const interceptor: ServerInterceptor = (method, call) => {
     let timer: NodeJS.Timeout | undefined;
@@ -80,6 +85,22 @@ export function admission(
         found!.body.add(bytes);
       } catch (error) {
         throw refused(error);
+      }
+    };
+    const awaitMore = (): void => {
+      if (!gone.signal.aborted) timer = setTimeout(late, MESSAGE_TIMEOUT_MS);
+    };
+    /** Nobody is late who waits for us: that it has sent all is told only when its message is unpacked. */
+    const enter = async (sentBytes: number): Promise<() => void> => {
+      clearTimeout(timer);
+      try {
+        const giveBack = await places.enter(found!.caller, sentBytes, gone.signal);
+        return () => {
+          giveBack();
+          awaitMore();
+        };
+      } catch (error) {
+        throw error === hasGone ? error : refused(error);
       }
     };
     /** False: there are too many, and the call has ended. */
@@ -105,19 +126,15 @@ export function admission(
             const trace = { keyId: null as string | null };
             admitted(edge, incoming, label, trace).then(
               (known) => {
-                const { orgId } = known.caller;
-                const body = edge.flight.open(orgId);
-                found = { ...asked, ...known, body, isWorkedOn: false };
+                found = { ...asked, ...known, body: messageBytes.open(known.caller), isWorkedOn: false };
                 kept.set(metadata, found);
                 onBytes(call, came);
                 boundUnpacking(call, {
-                  places,
-                  orgId,
-                  gone: gone.signal,
+                  enter,
                   // What was sent counts already.
                   hold: (bytes) => hold(Math.max(0, bytes - cameBytes)),
                 });
-                timer = setTimeout(late, MESSAGE_TIMEOUT_MS);
+                awaitMore();
                 admit(metadata);
               },
               (error: unknown) => {

@@ -1,5 +1,4 @@
 import { status as codes } from '@grpc/grpc-js';
-import type { KeyGate } from '../../../domain/key-gate.ts';
 
 /** What a call of `grpc-js` makes of a message as it was framed, which the library keeps to itself; a test tells when it has another name. */
 interface Unpacker {
@@ -9,13 +8,10 @@ interface Unpacker {
 /** What stands before each message: whether it is compressed, and its length. */
 export const frameHeadBytes = 5;
 
-/** Whose message it is, and what is done when it was unpacked. */
+/** What a message waits for, and what is done when it was unpacked. */
 export interface Unpacking {
-  /** Keyed by organisations. */
-  places: KeyGate;
-  orgId: string;
-  /** When the call has ended or its client has gone; its reason is a status. */
-  gone: AbortSignal;
+  /** Called when the message is whole, with how many bytes it was sent as. Resolves with the function that gives the place back; rejects with a status. */
+  enter(sentBytes: number): Promise<() => void>;
   /** Counts the bytes of what was made; throws a status when there is no room. */
   hold(bytes: number): void;
 }
@@ -26,7 +22,7 @@ export interface Unpacking {
  * when the client has gone meanwhile: that stops no unpacking. What waits counts as what was sent. A second message, which no operation
  * takes, is not unpacked: many fit into what comes at once.
  */
-export function boundUnpacking(call: object, { places, orgId, gone, hold }: Unpacking): void {
+export function boundUnpacking(call: object, { enter, hold }: Unpacking): void {
   const unpacker = call as Unpacker;
   const unpack = unpacker.decompressMessage;
   let hasMessage = false;
@@ -36,8 +32,7 @@ export function boundUnpacking(call: object, { places, orgId, gone, hold }: Unpa
       throw { code: codes.UNIMPLEMENTED, details: 'An operation takes one message.' };
     hasMessage = true;
     if (encoding === 'identity') return unpack.call(call, framed, encoding);
-    gone.throwIfAborted();
-    const giveBack = await places.enter(orgId, gone);
+    const giveBack = await enter(framed.length);
     try {
       const made = await unpack.call(call, framed, encoding);
       hold(made.length);
