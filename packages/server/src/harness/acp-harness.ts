@@ -200,9 +200,7 @@ export class AcpHarness implements HarnessConnection {
     // A turn of which nothing is on record yet knows of no position of its own.
     const told = Math.max(request.told, note.turn!.toldBefore);
     const turn = new OpenTurn(this.#channel, note, request, request.tools, told);
-    for (const [requestId, rpcId] of Object.entries(note.turn!.asked)) {
-      void request.onAskedBefore(requestId)?.then((answer) => turn.answered(requestId, rpcId, answer));
-    }
+    turn.restoreQuestions(request);
     try {
       return await this.#follow(session, turn, answer);
     } catch (error) {
@@ -272,6 +270,7 @@ export class AcpHarness implements HarnessConnection {
 
   async #question(method: QuestionMethod, id: string | number, params: Json, line: LinePlace): Promise<Json> {
     const turn = this.#byId.get(textOf(params['sessionId']))?.turn;
+    if (turn?.knows(id, line)) return new Promise(() => undefined);
     const question = readQuestion(method, params);
     if (!turn || !question || turn.openQuestions >= maxOpenQuestions || !turn.mayRecord(line) || isLong(id)) {
       return refusedQuestion(method);

@@ -30,6 +30,8 @@ export class OpenTurn {
   readonly #told: number;
   /** Ends of lines whose question is not on its way to the log yet. */
   readonly #asking = new Set<number>();
+  /** JSON-RPC ids of questions that an earlier process of the service was asked, and that wait for their answer. */
+  readonly #askedBefore = new Set<string | number>();
 
   constructor(
     channel: Channel,
@@ -60,10 +62,16 @@ export class OpenTurn {
     return line.end <= this.#told || this.#updates.mayRecord();
   }
 
+  /**
+   * Whether the question of a line is an earlier process's: it was answered by that one, or will be where it is on record, and is
+   * not asked anew. A harness names no two open questions alike.
+   */
+  knows(rpcId: string | number, line: LinePlace): boolean {
+    return line.end <= this.#told || this.#askedBefore.has(rpcId);
+  }
+
   /** Puts a question; `toolCall` is what it says of the call that it is about. */
   async ask(rpcId: string | number, question: Question, toolCall: unknown, line: LinePlace): Promise<Answer> {
-    // It was on record, and whatever the answer was, the harness waits no more: its turn would have been noted.
-    if (line.end <= this.#told) return new Promise(() => undefined);
     // A call that was only announced here is shown like any other.
     if (isRecord(toolCall) && typeof toolCall['toolCallId'] === 'string')
       this.#updates.take({ ...toolCall, sessionUpdate: 'tool_call_update' }, 0);
@@ -80,15 +88,34 @@ export class OpenTurn {
       this.#tell(line.end);
     };
     const answer = await this.request.onQuestion(question, recorded).finally(() => (this.openQuestions -= 1));
-    delete this.#note.turn!.asked[question.requestId];
-    this.writeNote();
+    this.#noteAnswered(question.requestId);
     return fittingAnswer(question, answer);
   }
 
-  /** The answer to a question of an earlier process of the service. */
-  answered(requestId: string, rpcId: string | number, answer: Answer): void {
+  /** Takes up what an earlier process of the service was asked. */
+  restoreQuestions(request: ResumedTurn): void {
+    for (const [requestId, rpcId] of Object.entries(this.#note.turn!.asked)) {
+      const answer = request.onAskedBefore(requestId);
+      if (answer) {
+        this.#askedBefore.add(rpcId);
+        this.openQuestions += 1;
+        void answer.then((given) => this.#answerBefore(requestId, rpcId, given));
+        // It did not come to be on record: its line comes again, and is a question of its own.
+      } else delete this.#note.turn!.asked[requestId];
+    }
+  }
+
+  #answerBefore(requestId: string, rpcId: string | number, answer: Answer): void {
+    this.#askedBefore.delete(rpcId);
+    this.openQuestions -= 1;
+    this.#noteAnswered(requestId);
     this.#channel.peer.answer(rpcId, answerResult(answer));
-    delete this.#note.turn!.asked[requestId];
+  }
+
+  /** Just before the answer is written, and in one write with it. A turn that is over has no note any more. */
+  #noteAnswered(requestId: string): void {
+    if (this.#note.turn === null) return;
+    delete this.#note.turn.asked[requestId];
     this.writeNote();
   }
 

@@ -168,8 +168,10 @@ export class RpcPeer {
   }
 
   #send(message: Json): void {
-    this.flush();
-    this.#options.write(`${JSON.stringify(message)}\n`);
+    // In one write with the answers that wait: else what was noted of the message would leave with those, and before it.
+    const replies = this.#replies;
+    this.#replies = '';
+    this.#options.write(`${replies}${JSON.stringify(message)}\n`);
   }
 
   #reply(message: Json): void {

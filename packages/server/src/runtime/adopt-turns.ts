@@ -60,16 +60,17 @@ async function resume(
   lane: OwnedLane,
 ): Promise<boolean> {
   const { life, history, keeper } = deps;
-  const asked = await life.openQuestions(lane.runId);
-  const known = new Set(unfinished.requestIds);
-  // The harness waits for an answer that nobody could give it.
-  if (asked.some(({ question, isAnswered }) => !isAnswered && !known.has(question.requestId))) return false;
   const claim = await life.adopt(lane);
   if (!claim) return false;
+  // Not before: what the earlier process still had on its way to the database may come until then.
+  const asked = await life.askedQuestions(lane.runId);
+  const known = new Set(unfinished.requestIds);
+  // The harness waits for an answer that nobody could give it.
+  if (asked.some(({ question, state }) => state === 'open' && !known.has(question.requestId))) return false;
   const record = await history.attempt(claim);
   const turn = new Turn(life, claim, restoredLog(record));
-  const open = asked.map(({ question }) => question).filter(({ requestId }) => known.has(requestId));
-  deps.execute(turn, resumption(kept, keeper, harness, claim, record, open));
+  const waiting = asked.filter(({ question }) => known.has(question.requestId));
+  deps.execute(turn, resumption(kept, keeper, harness, claim, record, waiting));
   if (lane.cancelRequested) turn.stop('cancel');
   return true;
 }

@@ -37,8 +37,9 @@ export class Questions {
     }
   }
 
-  /** An earlier process of the service had put this question to the caller. */
-  askedBefore(question: Question): Promise<Answer> {
+  /** An earlier process of the service had put this question to the caller; `isCancelled`: and told that nobody will answer it. */
+  async askedBefore(question: Question, isCancelled: boolean): Promise<Answer> {
+    if (isCancelled || this.#closing) return noAnswer(question.kind);
     return new Promise((resolve) => this.#open.set(question.requestId, { question, resolve }));
   }
 
@@ -51,14 +52,10 @@ export class Questions {
       this.#writer.append(requestedEvent(runId, question), resolvedEvent(runId, question, answer, 'policy'));
       return answer;
     }
-    await this.#life.ask(runId, question);
-    if (this.#closing) {
-      await this.#life.cancelQuestion(runId, requestId).catch(() => undefined);
-      return noAnswer(question.kind);
-    }
     return new Promise((resolve) => {
       this.#open.set(requestId, { question, resolve });
-      this.#writer.change('awaiting_input', requestedEvent(runId, question), {
+      // One write with the position after the question, so that the next process of the service finds all of it or nothing.
+      this.#writer.ask(question, requestedEvent(runId, question), {
         type: 'run.awaiting_input',
         data: { runId, requestId },
       });
@@ -82,12 +79,14 @@ export class Questions {
   }
 
   async #close(): Promise<void> {
-    const { runId } = this.#writer.claim;
+    const { claim } = this.#writer;
+    // What was asked just now is not there before it is written.
+    if (this.#open.size > 0) await this.#writer.flushed();
     for (const [requestId, { question, resolve }] of this.#open) {
       this.#open.delete(requestId);
-      await this.#life.cancelQuestion(runId, requestId).catch(() => undefined);
       const answer = noAnswer(question.kind);
-      this.#writer.append(resolvedEvent(runId, question, answer, 'cancel'));
+      const event = resolvedEvent(claim.runId, question, answer, 'cancel');
+      await this.#life.cancelQuestion(claim, requestId, event).catch(() => this.#writer.append(event));
       resolve(answer);
     }
   }

@@ -13,7 +13,7 @@ import type {
   TurnResult,
 } from '../domain/ports/harness.ts';
 import type { Answer, Question } from '../domain/questions.ts';
-import type { RunLife } from '../services/run-life.ts';
+import type { AskedQuestion, RunLife } from '../services/run-life.ts';
 import type { TurnHistory } from '../services/turn-history.ts';
 import { holdSandbox } from './hold-sandbox.ts';
 import type { Hold, Keeper } from './keeper.ts';
@@ -165,6 +165,7 @@ function callbacks(turn: Turn, ended: Promise<void>) {
     },
     onQuestion(question: Question, recorded: () => void): Promise<Answer> {
       turn.isBegun = true;
+      turn.log.pause();
       return turn.questions!.ask(question, recorded);
     },
     onRecord(): Promise<void> {
@@ -183,7 +184,7 @@ export interface Resumption {
   harness: AdoptedHarness;
   told: number;
   tools: ResumedTurn['tools'];
-  asked: Question[];
+  asked: AskedQuestion[];
 }
 
 /** Executes the rest of an attempt; calls the harness before it returns. Never rejects. */
@@ -191,7 +192,7 @@ export function resumeTurn(deps: RunnerDependencies, turn: Turn, from: Resumptio
   const manifest = turn.claim.manifest ?? defaultManifest;
   const questions = new Questions(deps.life, turn.writer, manifest.permissions);
   turn.questions = questions;
-  const asked = new Map(from.asked.map((question) => [question.requestId, question]));
+  const asked = new Map(from.asked.map((one) => [one.question.requestId, one]));
   return guarded(deps, turn, () =>
     follow(deps, turn, from.hold, (ended) =>
       from.harness.resume({
@@ -199,8 +200,8 @@ export function resumeTurn(deps: RunnerDependencies, turn: Turn, from: Resumptio
         told: from.told,
         tools: from.tools,
         onAskedBefore: (requestId) => {
-          const question = asked.get(requestId);
-          return question ? questions.askedBefore(question) : null;
+          const one = asked.get(requestId);
+          return one ? questions.askedBefore(one.question, one.state === 'cancelled') : null;
         },
       }),
     ),

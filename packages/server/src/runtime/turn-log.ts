@@ -107,13 +107,18 @@ export class TurnLog {
     this.#options.told(this.#told);
   }
 
-  /** The last of it; what still comes is not of this turn. */
-  close(): void {
+  /** Something else comes next: all that was said stands before it, so that the position after it counts as told with it. */
+  pause(): void {
     if (this.#isClosed) return;
     this.#text('thought.delta', this.#cleaners['thought.delta'].end());
     this.#text('message.delta', this.#cleaners['message.delta'].end());
-    this.#isClosed = true;
     this.flush();
+  }
+
+  /** The last of it; what still comes is not of this turn. */
+  close(): void {
+    this.pause();
+    this.#isClosed = true;
   }
 
   /** Nobody waits for ever for the end of a call: `status` says what is known of those that have none. */

@@ -8,7 +8,7 @@ import { RunPlaces, type Owner } from '../domain/run-places.ts';
 import type { RunUsage, TerminalStatus } from '../domain/nouns.ts';
 import type { MessageExtras } from '../domain/parts.ts';
 import type { Doorbell } from '../domain/ports/doorbell.ts';
-import type { Answer, Question } from '../domain/questions.ts';
+import type { Answer } from '../domain/questions.ts';
 import type { Database } from '../store/database.ts';
 import { compactDeltas } from '../store/events.ts';
 import * as lanes from '../store/lanes.ts';
@@ -17,7 +17,7 @@ import { buryNodes, leaveNode, touchNode } from '../store/nodes.ts';
 import * as questions from '../store/questions.ts';
 import type { Claimant } from '../store/run-life.ts';
 import { bindDeployment, cancelRequests, messageExtras, orphanedRuns } from '../store/runs.ts';
-import type { OpenQuestion } from '../store/questions.ts';
+import type { AskedQuestion } from '../store/questions.ts';
 import type { RunOutcome } from './api.ts';
 import type { Hub } from './hub.ts';
 import type { Outcomes } from './outcomes.ts';
@@ -25,7 +25,7 @@ import { createPublish, type Publish } from './publish.ts';
 import { createRunWriters, type RunWriter } from './run-writer.ts';
 
 export type { Adopted, Claim, LedgerRow, OwnedLane } from '../store/lanes.ts';
-export type { OpenQuestion } from '../store/questions.ts';
+export type { AskedQuestion } from '../store/questions.ts';
 export type { RunWriter } from './run-writer.ts';
 
 export interface Settlement {
@@ -93,12 +93,16 @@ export interface RunLife {
    * none ready waits from its claim on, and so does every later attempt. False: the lane is another owner's.
    */
   setWaits(claim: Pick<Claim, 'conversationId' | 'epoch'>, waits: boolean): Promise<boolean>;
-  ask(runId: string, question: Question): Promise<void>;
-  cancelQuestion(runId: string, requestId: string): Promise<void>;
+  /** Nobody will answer it any more: stored with the event that tells so, unless a caller has answered. */
+  cancelQuestion(
+    claim: Pick<Claim, 'conversationId' | 'epoch' | 'runId'>,
+    requestId: string,
+    event: EventBody,
+  ): Promise<void>;
   /** Those of the runs that somebody wants to stop. */
   cancelRequests(runIds: string[]): Promise<string[]>;
-  /** Questions that wait for an answer, or have one that the harness may not know yet. */
-  openQuestions(runId: string): Promise<OpenQuestion[]>;
+  /** All that a run has asked, and what became of it. */
+  askedQuestions(runId: string): Promise<AskedQuestion[]>;
   answers(runIds: string[]): Promise<{ runId: string; requestId: string; answer: Answer }[]>;
   /** What came with a run's message beside its text. */
   extras(runId: string): Promise<MessageExtras | null>;
@@ -217,9 +221,10 @@ export function createRunLife(options: RunLifeOptions): RunLife {
 
     bindDeployment: (runId, deploymentId) => bindDeployment(db, runId, deploymentId),
     setWaits: (claim, waits) => lanes.setWaits(db, claim, waits),
-    ask: (runId, question) => questions.insertQuestion(db, runId, question),
-    cancelQuestion: (runId, requestId) => questions.cancelQuestion(db, runId, requestId),
-    openQuestions: (runId) => questions.openQuestions(db, runId),
+    async cancelQuestion(claim, requestId, event) {
+      publish.written(await questions.cancelQuestion(db, claim, requestId, event));
+    },
+    askedQuestions: (runId) => questions.askedQuestions(db, runId),
     answers: (runIds) => questions.answeredQuestions(db, runIds),
     extras: (runId) => messageExtras(db, runId),
     cancelRequests: (runIds) => cancelRequests(db, runIds),

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { EventBody } from '../domain/events.ts';
 import type { Log } from '../domain/log.ts';
+import type { Question } from '../domain/questions.ts';
 import type { Database } from '../store/database.ts';
 import { wasWritten, writeRuns } from '../store/lanes.ts';
 import type { Claim, LaneWrite, LaneWritten, LedgerRow } from '../store/lanes.ts';
@@ -22,8 +23,8 @@ export interface RunWriter {
   append(...events: EventBody[]): void;
   /** With the next write of it: the run is on record up to this position of its harness's output. */
   told(position: number): void;
-  /** As `append`, with the run's new state. */
-  change(status: 'running' | 'awaiting_input', ...events: EventBody[]): void;
+  /** As `append`, of what the run asks and waits for from now on: the question is written with them. */
+  ask(question: Question, ...events: EventBody[]): void;
   /**
    * Usage, with its events if the run is not over. `isUrgent`: at once; else with what is written next, soon. `isJoined`:
    * rows of one kind that wait for the same write become one.
@@ -46,6 +47,7 @@ interface Writer {
   writeNo: number;
   told: number | null;
   events: EventBody[];
+  asked: Question[];
   ledger: LedgerRow[];
   status: LaneWrite['status'];
   end: WriterEnd | null;
@@ -185,6 +187,7 @@ export function createRunWriters(
         writeNo: 0,
         told: null,
         events: [],
+        asked: [],
         ledger: [],
         status: null,
         end: null,
@@ -203,8 +206,9 @@ export function createRunWriters(
         told(position) {
           writer.told = position;
         },
-        change(status, ...events) {
-          writer.status = status;
+        ask(question, ...events) {
+          writer.status = 'awaiting_input';
+          writer.asked.push(question);
           writer.events.push(...events);
           schedule(writer);
         },
@@ -256,11 +260,13 @@ function takeShare(writer: Writer): Share | null {
     runId: claim.runId,
     told: writer.told,
     events: writer.events,
+    asked: writer.asked,
     status: end?.status ?? writer.status,
     error: end?.error ?? null,
     message: end?.message ?? null,
   };
   writer.events = [];
+  writer.asked = [];
   writer.status = null;
   return { writer, lane, isLast: end !== null };
 }
@@ -272,6 +278,7 @@ function wake(writer: Writer): void {
 /** Nothing more will be written for it; whoever waits is told so. */
 function giveUp(writer: Writer): void {
   writer.events = [];
+  writer.asked = [];
   writer.onSettled?.({ at: new Date(), written: null });
   wake(writer);
 }

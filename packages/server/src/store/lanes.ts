@@ -2,6 +2,7 @@ import type { RunErrorCode } from '../domain/errors.ts';
 import type { EventBody } from '../domain/events.ts';
 import type { Manifest } from '../domain/manifest.ts';
 import type { RunStatus } from '../domain/nouns.ts';
+import type { Question } from '../domain/questions.ts';
 import type { Database } from './database.ts';
 import { eventOf, type EventRow } from './events.ts';
 
@@ -123,6 +124,8 @@ export interface LaneWrite {
   /** Up to which position of the harness's output the run is on record with this write; null = as before. */
   told: number | null;
   events: EventBody[];
+  /** What its harness asks, with the events that tell of it: whoever reads that the run waits finds the question. */
+  asked: Question[];
   /** Null: as it is. A terminal one settles the run and frees the lane. */
   status: Exclude<RunStatus, 'queued'> | null;
   error: { code: RunErrorCode; error: string } | null;
@@ -144,7 +147,7 @@ export async function writeRuns(
   at: Date,
 ): Promise<Map<string, LaneWritten>> {
   const [only, ...others] = lanes;
-  if (only && others.length === 0) return writeRun(db, only, ledger, at);
+  if (only && others.length === 0 && only.asked.length === 0) return writeRun(db, only, ledger, at);
   const eventLanes: string[] = [];
   const offsets: number[] = [];
   const types: string[] = [];
@@ -157,8 +160,10 @@ export async function writeRuns(
       data.push(JSON.stringify(event.data));
     });
   }
-  const rows = await db.sql<{ conversation_id: string; first_seq: bigint; is_ready: boolean }[]>`
-    select * from write_runs(${at}, ${lanes.map((lane) => lane.conversationId)}::uuid[],
+  const rows = await withQuestions<{ conversation_id: string; first_seq: bigint; is_ready: boolean }>(
+    db,
+    lanes,
+    db.sql`select * from write_runs(${at}, ${lanes.map((lane) => lane.conversationId)}::uuid[],
       ${lanes.map((lane) => lane.epoch)}::bigint[], ${lanes.map((lane) => lane.writeNo)}::integer[],
       ${lanes.map((lane) => lane.events.length)}::integer[], ${lanes.map((lane) => lane.runId)}::uuid[],
       ${lanes.map((lane) => lane.status)}::text[], ${lanes.map((lane) => lane.error?.code ?? null)}::text[],
@@ -166,13 +171,14 @@ export async function writeRuns(
       ${lanes.map((lane) => lane.message?.content ?? null)}::text[],
       ${lanes.map((lane) => lane.message?.createdAt.toISOString() ?? null)}::text[]::timestamptz[], ${eventLanes}::uuid[], ${offsets}::integer[],
       ${types}::text[], ${data}::text[], ${ledger.length === 0 ? null : JSON.stringify(ledger)},
-      ${lanes.map((lane) => lane.told)}::bigint[], ${lanes.map(artifactIdsOf)}::text[])`;
+      ${lanes.map((lane) => lane.told)}::bigint[], ${lanes.map(artifactIdsOf)}::text[])`,
+  );
   return new Map(
     rows.map((row) => [row.conversation_id, { firstSeq: Number(row.first_seq), isReady: row.is_ready }]),
   );
 }
 
-/** The short way, for one lane. */
+/** The short way, for one lane that asks nothing. */
 async function writeRun(
   db: Database,
   lane: LaneWrite,
@@ -188,6 +194,29 @@ async function writeRun(
       ${ledger.length === 0 ? null : JSON.stringify(ledger)}, ${lane.told}::bigint, ${artifactIdsOf(lane)})`;
   if (row.first_seq === null) return new Map();
   return new Map([[conversationId, { firstSeq: Number(row.first_seq), isReady: row.is_ready }]]);
+}
+
+/** A write of lanes with the questions of those that are written, as one statement: one commit has both or none. */
+async function withQuestions<Row extends object>(
+  db: Database,
+  lanes: LaneWrite[],
+  write: ReturnType<Database['sql']>,
+): Promise<Row[]> {
+  const asked = lanes.flatMap(({ conversationId, runId, asked }) =>
+    asked.map((question) => ({ conversationId, runId, question })),
+  );
+  if (asked.length === 0) return (await write) as unknown as Row[];
+  return db.sql<Row[]>`
+    with written as (${write}), asked as (
+      insert into questions (run_id, request_id, kind, question)
+        select q.run_id, q.request_id, q.kind, q.question::json
+          from unnest(${asked.map((one) => one.conversationId)}::uuid[], ${asked.map((one) => one.runId)}::uuid[],
+            ${asked.map((one) => one.question.requestId)}::text[], ${asked.map((one) => one.question.kind)}::text[],
+            ${asked.map((one) => JSON.stringify(one.question))}::text[])
+            as q (conversation_id, run_id, request_id, kind, question)
+          join written w on w.conversation_id = q.conversation_id
+    )
+    select * from written`;
 }
 
 function artifactIdsOf({ message }: LaneWrite): string | null {

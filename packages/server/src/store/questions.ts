@@ -3,13 +3,6 @@ import type { Answer, KeptAnswer, Question } from '../domain/questions.ts';
 import type { Database } from './database.ts';
 import { eventOf, type EventRow } from './events.ts';
 
-/** Before the run is told to wait, so that whoever reads that it waits finds the question. */
-export async function insertQuestion(db: Database, runId: string, question: Question): Promise<void> {
-  await db.sql`
-    insert into questions (run_id, request_id, kind, question)
-    values (${runId}, ${question.requestId}, ${question.kind}, ${JSON.stringify(question)}::text::json)`;
-}
-
 export async function findQuestion(db: Database, runId: string, requestId: string): Promise<Question | null> {
   const rows = await db.sql<{ question: Question }[]>`
     select question from questions where run_id = ${runId} and request_id = ${requestId}`;
@@ -40,10 +33,42 @@ export async function openQuestions(db: Database, runId: string): Promise<OpenQu
     where run_id = ${runId} and (resolved_at is null or answer is not null) order by request_id`;
 }
 
-export async function cancelQuestion(db: Database, runId: string, requestId: string): Promise<void> {
-  await db.sql`
-    update questions set resolved_at = now()
-    where run_id = ${runId} and request_id = ${requestId} and resolved_at is null`;
+export interface AskedQuestion {
+  question: Question;
+  /** `cancelled`: nobody will answer it any more. */
+  state: 'open' | 'answered' | 'cancelled';
+}
+
+/** All that a run has asked, oldest first. */
+export async function askedQuestions(db: Database, runId: string): Promise<AskedQuestion[]> {
+  return db.sql<AskedQuestion[]>`
+    select question, case when answer is not null then 'answered' when resolved_at is null then 'open' else 'cancelled' end as state
+    from questions where run_id = ${runId} order by request_id`;
+}
+
+/**
+ * Nobody will answer it: stored with the event that says so, by the owner of the run. Gives the event as it was written; none when
+ * a caller has answered before, or the lane is another owner's.
+ */
+export async function cancelQuestion(
+  db: Database,
+  owner: { conversationId: string; epoch: string; runId: string },
+  requestId: string,
+  event: EventBody,
+) {
+  const { conversationId, epoch, runId } = owner;
+  const at = new Date();
+  const rows = await db.sql<EventRow[]>`
+    with lane as (
+      select conversation_id from lanes
+        where conversation_id = ${conversationId} and epoch = ${epoch}::bigint and run_id = ${runId} and state = 'running' for update
+    ), cancelled as (
+      update questions set resolved_at = ${at} from lane
+        where run_id = ${runId} and request_id = ${requestId} and resolved_at is null returning run_id
+    )
+    -- Of the cancelled one, so that nothing is told where there is none.
+    select e.* from cancelled c, append_event(${conversationId}, c.run_id, ${event.type}, ${JSON.stringify(event.data)}, ${at}) e`;
+  return rows.map(eventOf);
 }
 
 /** Stores a caller's answer with its event; null when the question is not open any more. */

@@ -193,6 +193,29 @@ test('a launcher that dials again goes on where its lines were whole', async (t)
   assert.deepEqual(got.at(-1), ['three', 14]);
 });
 
+test('what is noted while no launcher is there is kept for the next one, of each thing the last, and comes with what was written', async (t) => {
+  const { endpoint, dial } = await open(t);
+  endpoint.note('session:a', { asked: 'a question' });
+  endpoint.note('session:b', { asked: 'another' });
+  endpoint.write('the prompt\n');
+  await new Promise(setImmediate);
+  endpoint.note('session:a', { asked: 'nothing' });
+  endpoint.write('the answer\n');
+  await new Promise(setImmediate);
+  const socket = dial();
+  let got = '';
+  socket.on('data', (bytes: Buffer) => (got += bytes.toString('latin1')));
+  socket.write(hello());
+  await until('all has come', () => got.includes('the answer'));
+  const at = ['the prompt', '"nothing"', '"another"', 'the answer'].map((text) => got.indexOf(text));
+  assert.ok(!at.includes(-1), got);
+  assert.deepEqual(
+    at,
+    [...at].sort((a, b) => a - b),
+  );
+  assert.ok(!got.includes('a question'));
+});
+
 test('only one launcher is served: a second one is closed at once, and takes the place of the first when that is gone', async (t) => {
   const { lines: got, dial, endpoint } = await open(t);
   const first = dial();

@@ -3,8 +3,11 @@ import { test } from 'node:test';
 import type { HarnessUpdate, TurnRequest } from '../../src/domain/ports/harness.ts';
 import { AcpHarness } from '../../src/harness/acp-harness.ts';
 import type { Channel, LinePlace } from '../../src/harness/channel.ts';
+import type { Json } from '../../src/harness/clean.ts';
 import { HarnessError } from '../../src/harness/harness-error.ts';
+import type { QuestionMethod } from '../../src/harness/questions.ts';
 import { RpcPeer } from '../../src/harness/rpc-peer.ts';
+import type { Answer, Question } from '../../src/domain/questions.ts';
 
 const capabilities = {
   history: true,
@@ -18,11 +21,22 @@ function talk() {
   const notes = new Map<string, unknown>();
   let line: LinePlace = { chars: 0, end: 0 };
   let end = 0;
+  /** What left, in order: as the endpoint's, notes go with what is written next in the same tick. */
+  const left: { asked: unknown[]; message: Json | null }[] = [];
+  let leaving: unknown[] = [];
+  const leave = (message: Json | null) => {
+    if (message || leaving.length > 0) left.push({ asked: leaving, message });
+    leaving = [];
+  };
   const peer = new RpcPeer({
-    write: (text) => void asked.push(JSON.parse(text)),
+    write(text) {
+      const message = JSON.parse(text);
+      asked.push(message);
+      leave(message);
+    },
     onNotification: (_method, params) =>
       void channel.onUpdate(params['sessionId'] as string, params['update'], line),
-    onRequest: () => null,
+    onRequest: (method, params, id) => channel.onQuestion(method as QuestionMethod, id, params, line),
     onJunk: () => assert.fail('a line that nobody waits for'),
   });
   const channel: Channel = {
@@ -37,7 +51,11 @@ function talk() {
     hold: () => () => undefined,
     firstHeld: () => Infinity,
     ack: () => undefined,
-    note: (key, value) => void notes.set(key, structuredClone(value)),
+    note(key, value) {
+      notes.set(key, structuredClone(value));
+      leaving.push(structuredClone((value as { turn: { asked: object } }).turn.asked));
+      process.nextTick(() => leave(null));
+    },
     hurry: () => undefined,
     forgive: () => undefined,
     fail: (error) => peer.fail(error),
@@ -54,7 +72,8 @@ function talk() {
     while (asked.at(-1)?.method !== method) await new Promise((resolve) => setImmediate(resolve));
     return asked.pop()!.id;
   };
-  return { channel, notes, askedFor, hear };
+  const answered = (id: string) => left.filter(({ message }) => message?.['id'] === id);
+  return { channel, notes, askedFor, hear, answered };
 }
 
 const tells = (update: object) =>
@@ -135,4 +154,100 @@ test('A call of a tool that was under way is told as failed by a harness that en
     assert.equal((await turn).outcome, isGone ? 'failed' : 'completed');
     assert.deepEqual(taken, isGone ? ['started running'] : ['started running', 'finished failed']);
   }
+});
+
+const asks = JSON.stringify({
+  jsonrpc: '2.0',
+  id: 'q1',
+  method: 'session/request_permission',
+  params: { sessionId: 's1', options: [{ optionId: 'yes', name: 'Yes', kind: 'allow_once' }] },
+});
+const yes: Answer = { kind: 'permission', optionId: 'yes' };
+/** Some turns of the event loop: whatever is answered at once has left by then. */
+async function settled(): Promise<void> {
+  for (let turns = 0; turns < 5; turns += 1) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** A turn that has asked when the service is killed, and that the next process takes up. */
+async function takenUp(options: { told: number; onAskedBefore: () => Promise<Answer> | null }) {
+  const first = talk();
+  const harness = new AcpHarness(first.channel, capabilities, '/workspace');
+  const questions: Question[] = [];
+  const onQuestion = (question: Question, recorded: () => void) => {
+    questions.push(question);
+    recorded();
+    return new Promise<Answer>(() => undefined);
+  };
+  void harness.prompt({ ...turnOf('r1', []), ...prompted, onQuestion });
+  first.hear(answers(await first.askedFor('session/new'), { sessionId: 's1' }));
+  const prompt = await first.askedFor('session/prompt');
+  first.hear(asks);
+  assert.equal(questions.length, 1);
+
+  const second = talk();
+  second.channel.peer.expect(1).catch(() => undefined);
+  const adopted = new AcpHarness(second.channel, capabilities, '/workspace').adopted(
+    first.notes,
+    1,
+    () => undefined,
+  );
+  const asked: Question[] = [];
+  const answer = Promise.withResolvers<Answer>();
+  const result = adopted.resume({
+    ...turnOf('r1', []),
+    tools: [],
+    ...options,
+    onQuestion(question, recorded) {
+      asked.push(question);
+      recorded();
+      return answer.promise;
+    },
+  });
+  // What the launcher sends again, since nobody has acknowledged it.
+  second.hear(answers(1, { sessionId: 's1' }));
+  second.hear(asks);
+  await settled();
+  return { ...second, first: questions[0]!, asked, answer, prompt, result };
+}
+
+for (const told of [0, 1_000_000])
+  test(`A question that an earlier process has put on record is answered once, and its line not asked anew${told === 0 ? ', also where what was told before it is not on record' : ''}.`, async () => {
+    const answer = Promise.withResolvers<Answer>();
+    const turn = await takenUp({ told, onAskedBefore: () => answer.promise });
+    assert.deepEqual([turn.asked, turn.answered('q1')], [[], []]);
+    answer.resolve(yes);
+    await settled();
+    const [given, ...more] = turn.answered('q1');
+    assert.deepEqual(given?.message?.['result'], { outcome: { outcome: 'selected', optionId: 'yes' } });
+    assert.deepEqual(given?.asked, [{}], 'its note leaves with it');
+    assert.deepEqual(more, []);
+    // The harness may name its next question alike.
+    if (told === 0) {
+      turn.hear(asks);
+      assert.equal(turn.asked.length, 1);
+    }
+  });
+
+test('A question of which only its launcher knows is asked by its line, and the note of the earlier process forgotten.', async () => {
+  const turn = await takenUp({ told: 0, onAskedBefore: () => null });
+  assert.equal(turn.asked.length, 1);
+  const note = turn.notes.get('session:c1') as { turn: { asked: object } };
+  assert.deepEqual(note.turn.asked, { [turn.asked[0]!.requestId]: 'q1' });
+  turn.answer.resolve(yes);
+  await settled();
+  assert.equal(turn.answered('q1').length, 1);
+  assert.deepEqual((turn.notes.get('session:c1') as typeof note).turn.asked, {});
+});
+
+test('A question of an earlier process that is resolved after the end of its turn is answered, and nothing fails.', async () => {
+  const answer = Promise.withResolvers<Answer>();
+  const turn = await takenUp({ told: 1_000_000, onAskedBefore: () => answer.promise });
+  turn.hear(answers(turn.prompt, { stopReason: 'end_turn' }));
+  assert.deepEqual(await turn.result, { outcome: 'completed' });
+  answer.resolve({ kind: 'permission', optionId: null });
+  await settled();
+  assert.deepEqual(
+    turn.answered('q1').map(({ message }) => message?.['result']),
+    [{ outcome: { outcome: 'cancelled' } }],
+  );
 });

@@ -170,6 +170,21 @@ test('an answer that is to leave with what was noted of it is written before tha
   assert.deepEqual(order, ['answer', 'note']);
 });
 
+test('an answer that is to leave with what was noted of it takes answers that wait along, in one write', async () => {
+  const written: string[] = [];
+  const peer = new RpcPeer({
+    write: (text) => void written.push(text),
+    onNotification: () => undefined,
+    onRequest: async (method) => (method === 'noted' ? peer.atOnce({}) : {}),
+    onJunk: assert.fail,
+  });
+  peer.line('{"jsonrpc":"2.0","id":"a","method":"x"}');
+  peer.line('{"jsonrpc":"2.0","id":"b","method":"noted"}');
+  await until('both have left', () => written.join('').includes('"b"'));
+  assert.equal(written.length, 1);
+  assert.match(written[0]!, /"id":"a".*\n.*"id":"b"/);
+});
+
 test('the size of a call is that of its JSON, however it came together', () => {
   const call = new ToolCall({
     kind: 'tool',
@@ -347,4 +362,36 @@ test('the answer to a question and the note that it was given are one write: a k
   const answers = written.filter((text) => text.includes('"outcome":"selected"'));
   assert.equal(answers.length, 1);
   assert.match(answers[0]!, /"asked":\{\}/);
+});
+
+test('the note that a question was answered leaves with the end of its answer, also of one that is longer than a frame', async (t) => {
+  const { connection } = await startForeign(t, program, { pace });
+  const written: string[] = [];
+  const write = Socket.prototype.write;
+  t.mock.method(Socket.prototype, 'write', function (this: Socket, ...given: Parameters<typeof write>) {
+    written.push(String(given[0]));
+    return write.apply(this, given);
+  });
+  const { result } = await runTurn(
+    connection,
+    `await new Promise((r) => {
+       process.stdin.on('data', function look(d) { if (String(d).includes('the end')) { process.stdin.off('data', look); r(); } });
+       say({ id: 'q1', method: 'elicitation/create', params: { sessionId: session, mode: 'form', message: 'a', requestedSchema: { type: 'object', properties: { a: { type: 'string' } } } } });
+     });`,
+    {
+      onQuestion: async () => ({
+        kind: 'input',
+        action: 'accept',
+        content: { a: `${'x'.repeat(200_000)}the end` },
+        message: null,
+      }),
+    },
+  );
+  assert.deepEqual(result, { outcome: 'completed' });
+  const parts = written.filter((text) => text.includes('xxxx'));
+  assert.ok(parts.length > 1);
+  assert.deepEqual(
+    parts.map((text) => text.includes('"asked":{}')),
+    parts.map((text) => text.includes('the end')),
+  );
 });

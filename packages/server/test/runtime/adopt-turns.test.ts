@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AdoptedHarness } from '../../src/domain/ports/harness.ts';
+import type { Question } from '../../src/domain/questions.ts';
 import { adoptTurns } from '../../src/runtime/adopt-turns.ts';
 import type { AdoptedPlace } from '../../src/runtime/adopt-turns.ts';
+import type { Resumption } from '../../src/runtime/runner.ts';
+import type { Turn } from '../../src/runtime/turn.ts';
 import { Upkeep } from '../../src/runtime/upkeep.ts';
+import type { AskedQuestion } from '../../src/services/run-life.ts';
 import { silentLog } from '../support/log.ts';
 import { runWorld, send } from '../support/run-world.ts';
 import { gate } from '../support/scripts.ts';
@@ -40,7 +44,7 @@ test('a sandbox that names the run of another agent does not get it, whatever it
   const deps = {
     life: {
       owned: () => life.owned(),
-      openQuestions: async () => [],
+      askedQuestions: async () => [],
       async adopt() {
         asked.push('adopt');
         return null;
@@ -54,6 +58,54 @@ test('a sandbox that names the run of another agent does not get it, whatever it
   assert.deepEqual(asked, ['adopt']);
   // Their other turns wait for it.
   assert.equal(begun.length, 2);
+});
+
+test('what the earlier process had still on its way to the database when its turn was taken up is known', async () => {
+  const asked: AskedQuestion[] = [];
+  const resumed: Resumption[] = [];
+  const claim = { runId: 'r', conversationId: 'c', deadlineAt: new Date(Date.now() + 60_000), told: 0 };
+  const place = (requestIds: string[]) => ({
+    kept: { agentId: 'a' } as AdoptedPlace['kept'],
+    harness: {
+      unfinished: [{ conversationId: 'c', runId: 'r', attempt: 1, requestIds }],
+      begin: () => undefined,
+    } as unknown as AdoptedHarness,
+  });
+  const deps = {
+    life: {
+      owned: async () => [{ conversationId: 'c', agentId: 'a', epoch: '1', runId: 'r', attempt: 1 }],
+      askedQuestions: async () => [...asked],
+      openQuestions: async () => [...asked],
+      async adopt() {
+        // Its last statement is done before the lane is given away, and none is after.
+        const question: Question = {
+          kind: 'permission',
+          requestId: 'q',
+          toolCallId: 't',
+          title: 't',
+          options: [],
+        };
+        asked.push({ question, state: 'open' });
+        return claim;
+      },
+      open: () => ({ lost: new AbortController().signal, claim, append: () => undefined }),
+    },
+    history: { attempt: async () => ({ content: '', needsBreak: false, tools: [], artifactIds: [] }) },
+    keeper: { holdAdopted: () => ({}) },
+    log: silentLog,
+    execute(turn: Turn, from: Resumption) {
+      resumed.push(from);
+      void turn.abandon();
+    },
+  } as unknown as Dependencies;
+  assert.deepEqual(await adoptTurns(deps, [place(['q'])]), ['c']);
+  assert.deepEqual(
+    resumed.map((from) => from.asked.length),
+    [1],
+  );
+  // The harness waits for an answer, and its launcher does not say where.
+  assert.deepEqual(await adoptTurns(deps, [place([])]), []);
+  assert.equal(resumed.length, 1);
 });
 
 test('a turn that was taken up is kept, however long that took', async (t) => {

@@ -38,7 +38,7 @@ for (const count of [1, 2]) {
       at: new Date().toISOString(),
       reservation_id: null,
     };
-    const nothing = { told: null, events: [], status: null, error: null, message: null };
+    const nothing = { told: null, events: [], asked: [], status: null, error: null, message: null };
     const shares: LaneWrite[] = lanes.map((lane) => ({ ...lane, ...nothing, writeNo: 1_000 }));
     let written: Promise<unknown> | undefined;
     await world.db.sql.begin(async (sql) => {

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { runWorld, send } from '../support/run-world.ts';
+import { runWorld, send, type RunWorld } from '../support/run-world.ts';
 import { newId } from '../../src/domain/ids.ts';
+import type { Question } from '../../src/domain/questions.ts';
+import { Questions } from '../../src/runtime/questions.ts';
+import type { RunLife, RunWriter } from '../../src/services/run-life.ts';
+import { writeRuns, type LaneWrite } from '../../src/store/lanes.ts';
 import type { Script } from '../support/fake-sandbox.ts';
 import { gate, untilStopped } from '../support/scripts.ts';
 import { until } from '../support/until.ts';
@@ -137,33 +141,180 @@ test('a question that comes while its turn is being stopped is not left open', a
   t.after(() => world.close());
   const { owner } = world;
   const agentId = await world.addAgent({ permissions: 'ask' });
-  const slow = gate();
-  t.after(() => slow.open());
   let isAsked = false;
-  let isStopped = false;
   const { runs } = await world.replica({
-    lifeOf: (life) => ({
-      ...life,
-      async ask(...what) {
-        isAsked = true;
-        await slow.opened;
-        return life.ask(...what);
-      },
-    }),
     script: async (turn, sandbox) => {
-      turn.signal.addEventListener('abort', () => (isStopped = true));
-      await asking(turn, sandbox);
-      return untilStopped(turn);
+      isAsked = true;
+      await untilStopped(turn);
+      return asking(turn, sandbox);
     },
     // Its harness waits for the answer, and is to have the time.
     overrides: { stopGraceMs: 60_000 },
   });
   const { runId } = await runs.send(owner, send('go', { agentId }));
-  await until('it asks', () => isAsked);
-  const cancelled = runs.cancel(owner, runId);
-  await until('it is to stop', () => isStopped);
-  slow.open();
-  await cancelled;
+  await until('it runs', () => isAsked);
+  await runs.cancel(owner, runId);
   await until('it has ended', async () => (await runs.get(owner, runId)).status === 'cancelled');
   assert.deepEqual(await runs.questions(owner, runId), []);
+  const rows = await world.db.sql`select 1 from questions where run_id = ${runId}`;
+  assert.equal(rows.length, 0);
+});
+
+/** Somebody else holds the lane meanwhile: what is written to it waits at its first step, and a kill would leave what is there. */
+async function whileLaneIsHeld(world: RunWorld, conversationId: string, work: () => Promise<void>) {
+  await world.db.sql.begin(async (sql) => {
+    await sql`select 1 from lanes where conversation_id = ${conversationId} for update`;
+    await work();
+  });
+}
+
+const writeWaits = (world: RunWorld) =>
+  until('its write waits', async () => {
+    const waiting = await world.db.sql`select 1 from pg_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock'`;
+    return waiting.length > 0;
+  });
+
+test('a question and the events that tell of it are one commit, with the position after it and what was said before', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { owner } = world;
+  const agentId = await world.addAgent({ permissions: 'ask' });
+  const goes = gate();
+  t.after(() => goes.open());
+  let isThere = false;
+  const { runs } = await world.replica({
+    // Its renewal of the lease would wait for the lane as well.
+    leaseMs: 600_000,
+    script: async (turn) => {
+      isThere = true;
+      await goes.opened;
+      turn.onUpdate({ kind: 'text', text: 'well, half a \ud83d' });
+      turn.onTold(50);
+      const question = {
+        kind: 'input',
+        requestId: newId(),
+        message: 'x',
+        form: {},
+        purpose: 'input',
+      } as const;
+      await turn.onQuestion(question, () => turn.onTold(100));
+      return { outcome: 'completed' };
+    },
+  });
+  const { runId, conversationId } = await runs.send(owner, send('go', { agentId }));
+  await until('it runs', () => isThere);
+  const asked = () => world.db.sql`select 1 from questions where run_id = ${runId}`;
+  await whileLaneIsHeld(world, conversationId, async () => {
+    goes.open();
+    await writeWaits(world);
+    assert.equal((await asked()).length, 0);
+  });
+  await until('it waits', async () => (await runs.get(owner, runId)).status === 'awaiting_input');
+  assert.equal((await asked()).length, 1);
+  const [lane] = await world.db.sql`select told from lanes where conversation_id = ${conversationId}`;
+  assert.equal(Number(lane!['told']), 100);
+  const log = await world.log(conversationId);
+  assert.deepEqual(
+    log.slice(3).map((event) => (event.type === 'message.delta' ? event.data.text : event.type)),
+    ['well, half a \ufffd', 'input.requested', 'run.awaiting_input'],
+  );
+  await runs.cancel(owner, runId);
+});
+
+test('that nobody will answer a question is one commit with the event that says so', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { owner } = world;
+  const agentId = await world.addAgent({ permissions: 'ask' });
+  const ends = gate();
+  t.after(() => ends.open());
+  const { runs, life } = await world.replica({
+    leaseMs: 600_000,
+    // It ends its turn without the answer.
+    script: async (turn, sandbox) => {
+      void asking(turn, sandbox);
+      await ends.opened;
+      return { outcome: 'completed' };
+    },
+  });
+  const { runId, conversationId } = await runs.send(owner, send('go', { agentId }));
+  await until('it waits', async () => (await runs.get(owner, runId)).status === 'awaiting_input');
+  const resolved = () =>
+    world.db.sql`select 1 from questions where run_id = ${runId} and resolved_at is not null`;
+  await whileLaneIsHeld(world, conversationId, async () => {
+    ends.open();
+    await writeWaits(world);
+    assert.equal((await resolved()).length, 0);
+  });
+  await runs.outcome(owner, runId, 60_000);
+  assert.equal((await resolved()).length, 1);
+  assert.deepEqual(
+    (await life.askedQuestions(runId)).map(({ state }) => state),
+    ['cancelled'],
+  );
+  const types = (await world.log(conversationId)).map((event) => event.type);
+  assert.equal(types.filter((type) => type === 'permission.resolved').length, 1);
+});
+
+test('a question whose answer the end of its turn overtakes is resolved once: by the caller', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { owner } = world;
+  const agentId = await world.addAgent({ permissions: 'ask' });
+  const { runs } = await world.replica({
+    // The answer is on record, and has not come to the turn.
+    lifeOf: (life) => ({ ...life, answers: async () => [] }),
+    script: asking,
+  });
+  const { runId, conversationId } = await runs.send(owner, send('go', { agentId }));
+  await until('it waits', async () => (await runs.get(owner, runId)).status === 'awaiting_input');
+  const [question] = await runs.questions(owner, runId);
+  await runs.respond(owner, runId, { requestId: question!.requestId, optionId: 'no' });
+  assert.equal((await runs.cancel(owner, runId)).status, 'cancelled');
+  const resolved = (await world.log(conversationId)).filter((event) => event.type === 'permission.resolved');
+  assert.deepEqual(
+    resolved.map(({ data }) => data.by),
+    ['caller'],
+  );
+});
+
+test('a question is written with its lane, and not where the lane is another owner’s', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const door = gate();
+  t.after(() => door.open());
+  const { runs, life } = await world.replica({
+    async script() {
+      await door.opened;
+      return { outcome: 'completed' };
+    },
+  });
+  for (let n = 0; n < 2; n += 1) await runs.send(owner, send('go', { agentId }));
+  await until('both run', async () => (await life.owned()).length === 2);
+  const lanes = await life.owned();
+  const shares = lanes.map(({ conversationId, runId, epoch }, at): LaneWrite => {
+    const question = {
+      kind: 'permission',
+      requestId: newId(),
+      toolCallId: 't',
+      title: 't',
+      options,
+    } as const;
+    const nothing = { told: null, events: [], error: null, message: null };
+    const owned = { conversationId, runId, epoch: String(BigInt(epoch) + BigInt(at)) };
+    return { ...owned, ...nothing, status: 'awaiting_input', writeNo: 1_000, asked: [question] };
+  });
+  const written = await writeRuns(world.db, shares, [], new Date());
+  assert.deepEqual([...written.keys()], [lanes[0]!.conversationId]);
+  const asked = await Promise.all(lanes.map(async ({ runId }) => [...(await life.askedQuestions(runId))]));
+  assert.deepEqual(asked, [[{ question: shares[0]!.asked[0], state: 'open' }], []]);
+});
+
+test('a question that an earlier process has cancelled is answered so: its harness may wait for it', async () => {
+  const questions = new Questions({} as RunLife, {} as RunWriter, 'ask');
+  const question: Question = { kind: 'permission', requestId: 'q', toolCallId: 't', title: 't', options };
+  assert.deepEqual(await questions.askedBefore(question, true), { kind: 'permission', optionId: null });
+  assert.equal(questions.isWaiting, false);
 });

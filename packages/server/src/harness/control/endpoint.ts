@@ -77,8 +77,8 @@ export class Endpoint {
   readonly #pace: ReadingPace;
   #sent = new ByteLog();
   #noteCount = new Set<string>();
-  /** Not sent yet. */
-  #notes: Buffer[] = [];
+  /** Not sent yet, by key: of each the last, until there is somebody to send it to. */
+  readonly #notes = new Map<string, Buffer>();
   #socket: Socket | null = null;
   /** Of the socket. */
   #intake: Intake | null = null;
@@ -172,7 +172,9 @@ export class Endpoint {
     this.commands.isReady = true;
     socket.write(jsonFrame(frameKinds.welcome, 0, { from }));
     this.#sent.forget(this.#launcherReceived);
-    for (const chunk of this.#sent.chunks()) this.#sendLines(chunk);
+    const chunks = [...this.#sent.chunks()];
+    chunks.forEach((chunk, at) => this.#sendLines(chunk, at === chunks.length - 1));
+    this.#sendNotes();
   }
 
   write(line: string): void {
@@ -184,14 +186,15 @@ export class Endpoint {
 
   /**
    * The launcher keeps it for the next process of the service; null forgets it. It leaves together with what is sent
-   * next in the same tick (a prompt with the note of it), so that the launcher is woken once.
+   * next in the same tick (a prompt with the note of it), so that the launcher is woken once: with the end of it where that is
+   * more than one frame, so that a kill leaves both or none.
    */
   note(key: string, value: unknown): void {
     if (value === null) this.#noteCount.delete(key);
     else this.#noteCount.add(key);
     if (this.#noteCount.size > maxNotes) return;
-    if (this.#notes.length === 0) process.nextTick(() => this.#sendNotes());
-    this.#notes.push(jsonFrame(frameKinds.note, 0, { key, value }));
+    if (this.#notes.size === 0) process.nextTick(() => this.#sendNotes());
+    this.#notes.set(key, jsonFrame(frameKinds.note, 0, { key, value }));
   }
 
   /** What the lines before `position` told is durable. */
@@ -358,22 +361,26 @@ export class Endpoint {
     else this.#unheard.broken = why;
   }
 
-  #sendLines(bytes: Buffer): void {
+  #sendLines(bytes: Buffer, takesNotes = true): void {
     for (let from = 0; from < bytes.length; from += maxLinesBytes) {
-      this.#send(linesFrame(this.#acknowledged, bytes.subarray(from, from + maxLinesBytes)));
+      const isLast = from + maxLinesBytes >= bytes.length;
+      this.#send(
+        linesFrame(this.#acknowledged, bytes.subarray(from, from + maxLinesBytes)),
+        takesNotes && isLast,
+      );
     }
   }
 
   #sendNotes(): void {
-    const frames = this.#notes.splice(0);
-    if (frames.length > 0) this.#send(Buffer.concat(frames));
+    if (this.#notes.size > 0) this.#send(Buffer.alloc(0));
   }
 
-  #send(frame: Buffer): void {
+  #send(frame: Buffer, takesNotes = true): void {
     const socket = this.#socket;
     if (!this.#isOpen || !socket) return;
-    if (this.#notes.length === 0) socket.write(frame);
-    else socket.write(Buffer.concat([...this.#notes.splice(0), frame]));
+    const notes = takesNotes ? [...this.#notes.values()] : [];
+    if (notes.length > 0) this.#notes.clear();
+    socket.write(notes.length === 0 ? frame : Buffer.concat([...notes, frame]));
     if (socket.writableLength > maxUnreadBytes) this.#break('The harness does not read its input.');
   }
 }
