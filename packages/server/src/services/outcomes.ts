@@ -4,12 +4,15 @@ import type { RunOutcome } from './api.ts';
 const KEEP_MS = 10_000;
 const MAX_KEPT = 5_000;
 
-interface Entry {
+interface Place {
   conversationId: string;
   orgId: string;
   agentId: string;
   /** Seq of the run's first event, when this process accepted it. */
   firstSeq?: number;
+}
+
+interface Entry extends Place {
   /** Its first events, as long as nothing can have followed them. */
   opening: ConversationEvent[];
   outcome: RunOutcome | null;
@@ -23,9 +26,13 @@ interface Entry {
  * What is not here is read from the database.
  */
 export interface Outcomes {
+  /**
+   * From then on the run's end is heard. To be called before the run is accepted, since its end may be told before the answer of the
+   * database has been read, and once more with what is known then.
+   */
   expect(
     runId: string,
-    place: { conversationId: string; orgId: string; agentId: string; firstSeq?: number },
+    place: Place,
     /** The run's first events, when they have just been committed: kept until this turn of the event loop ends. */
     opening?: ConversationEvent[],
   ): void;
@@ -76,26 +83,32 @@ export function createOutcomes(): Outcomes {
     }
   }
 
+  function add(runId: string, { conversationId, orgId, agentId }: Place): Entry {
+    if (entries.size >= MAX_KEPT) trim();
+    const waiters: Entry['waiters'] = new Set();
+    const entry: Entry = {
+      conversationId,
+      orgId,
+      agentId,
+      opening: [],
+      outcome: null,
+      isStale: false,
+      waiters,
+    };
+    entries.set(runId, entry);
+    const ids = byConversation.get(conversationId);
+    if (ids) ids.add(runId);
+    else byConversation.set(conversationId, new Set([runId]));
+    return entry;
+  }
+
   return {
     expect(runId, place, opening = []) {
-      if (entries.has(runId)) return;
-      if (entries.size >= MAX_KEPT) trim();
-      const { conversationId, orgId, agentId, firstSeq } = place;
-      const entry: Entry = {
-        conversationId,
-        orgId,
-        agentId,
-        opening,
-        outcome: null,
-        isStale: false,
-        waiters: new Set(),
-      };
-      if (firstSeq !== undefined) entry.firstSeq = firstSeq;
-      entries.set(runId, entry);
-      if (opening.length > 0) setImmediate(() => (entry.opening = []));
-      const ids = byConversation.get(conversationId);
-      if (ids) ids.add(runId);
-      else byConversation.set(conversationId, new Set([runId]));
+      const entry = entries.get(runId) ?? add(runId, place);
+      if (place.firstSeq !== undefined) entry.firstSeq = place.firstSeq;
+      if (opening.length === 0) return;
+      entry.opening = opening;
+      setImmediate(() => (entry.opening = []));
     },
     find: (runId) => entries.get(runId) ?? null,
     settle(outcome) {

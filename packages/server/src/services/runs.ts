@@ -123,6 +123,8 @@ export function createRuns(deps: RunsDependencies): RunsService {
     const accept = async (isNewConversation: boolean) => {
       // Inside a transaction of the caller's the run may begin after the commit only.
       const claimant = db.inTransaction ? null : life.offer(place);
+      // Another's interrupt may end it before the answer is read here.
+      outcomes.expect(runId, place);
       const accepted = await acceptRun(db, {
         ...place,
         isNewConversation,
@@ -141,10 +143,12 @@ export function createRuns(deps: RunsDependencies): RunsService {
         maxAgents: deps.maxActiveAgents,
         claimant,
       }).catch((error: unknown) => {
+        outcomes.forgetRun(runId);
         // A claim whose answer was lost is found by the upkeep, like that of any other claim.
         if (claimant) life.take(place, null);
         throw error;
       });
+      if (accepted.result !== 'accepted') outcomes.forgetRun(runId);
       if (claimant && !(accepted.result === 'accepted' && accepted.claim)) life.take(place, null);
       return accepted;
     };

@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { test } from 'node:test';
+import { createCursors } from '../../src/domain/paging.ts';
+import { createRuns } from '../../src/services/runs.ts';
+import { createAgentStore } from '../../src/store/agents.ts';
 import { echo, runWorld, send } from '../support/run-world.ts';
 import { seeded } from '../support/scripts.ts';
+import { inTime } from '../support/until.ts';
 
 test('32 conversations at once: each has one run at a time, in the order accepted, and a log without a gap', async (t) => {
   const world = await runWorld();
@@ -79,7 +85,12 @@ for (const seed of [1, 2, 3]) {
       });
       await Promise.all(work);
     }
-    const outcomes = await Promise.all(ids.map((id) => runs.outcome(owner, id, 60_000)));
+    // Whoever is not told looks at the end of the time, which would hide it.
+    const outcomes = await inTime(
+      'each is told of the end',
+      Promise.all(ids.map((id) => runs.outcome(owner, id, 60_000))),
+      50_000,
+    );
     assert.ok(outcomes.every(({ run }) => run.status === 'completed' || run.status === 'cancelled'));
     const log = await world.log(conversationId);
     assert.deepEqual(
@@ -94,3 +105,46 @@ for (const seed of [1, 2, 3]) {
     assert.deepEqual({ ...lane }, { state: 'idle', pending: 0, run_id: null });
   });
 }
+
+test('who waits for a message is told at once that an interrupt has cancelled it, also when that is known before it is known to be accepted', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const replica = await world.replica({
+    script: async ({ signal }) => {
+      await once(signal, 'abort');
+      return { outcome: 'cancelled' };
+    },
+  });
+  const { runs } = replica;
+  const { conversationId } = await runs.send(owner, send('begin', { agentId }));
+  const accepted = Promise.withResolvers<void>();
+  const read = Promise.withResolvers<void>();
+  const slow = createRuns({
+    ...replica,
+    db: new Proxy(replica.db, {
+      get(db, name) {
+        if (name !== 'sql') return Reflect.get(db, name);
+        return (strings: TemplateStringsArray, ...values: never[]) => {
+          const query = db.sql(strings, ...values);
+          if (!strings.join('').includes('accept_run')) return query;
+          return query.then(async (rows) => {
+            accepted.resolve();
+            await read.promise;
+            return rows;
+          });
+        };
+      },
+    }),
+    agents: createAgentStore(replica.db),
+    cursors: createCursors(randomBytes(32)),
+    maxActiveAgents: 1_000,
+  });
+  const sent = slow.send(owner, send('more', { agentId, conversationId }));
+  await inTime('it is accepted', accepted.promise);
+  await runs.send(owner, send('stop', { agentId, conversationId, onBusy: 'interrupt' }));
+  read.resolve();
+  const { runId } = await sent;
+  const { run } = await inTime('it is told', slow.outcome(owner, runId, 120_000), 30_000);
+  assert.equal(run.status, 'cancelled');
+});
