@@ -30,6 +30,8 @@ export class OpenTurn {
   readonly #told: number;
   /** Ends of lines whose question is not on its way to the log yet. */
   readonly #asking = new Set<number>();
+  /** Of the last line that was taken. */
+  #end = 0;
   /** JSON-RPC ids of questions that an earlier process of the service was asked, and that wait for their answer. */
   readonly #askedBefore = new Set<string | number>();
 
@@ -158,9 +160,11 @@ export class OpenTurn {
   }
 
   #tell(end: number): void {
+    // A question comes to be on record after lines that came behind it, which would be told again if it took them back.
+    this.#end = Math.max(this.#end, end);
     const before = Math.min(...this.#asking);
     // The line of an open question, and what came after it, is not told whole.
-    this.request.onTold(end < before ? end : before - 1);
+    this.request.onTold(this.#end < before ? this.#end : before - 1);
   }
 }
 

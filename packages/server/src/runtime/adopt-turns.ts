@@ -63,6 +63,7 @@ async function resume(
   const claim = await life.adopt(lane);
   if (!claim) return false;
   // Not before: what the earlier process still had on its way to the database may come until then.
+  await life.forgetUntoldQuestions(lane.runId);
   const asked = await life.askedQuestions(lane.runId);
   const known = new Set(unfinished.requestIds);
   // The harness waits for an answer that nobody could give it.

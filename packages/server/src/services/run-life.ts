@@ -101,6 +101,8 @@ export interface RunLife {
   ): Promise<void>;
   /** Those of the runs that somebody wants to stop. */
   cancelRequests(runIds: string[]): Promise<string[]>;
+  /** What of a run that is taken up an earlier version of the service asked and told nobody of. */
+  forgetUntoldQuestions(runId: string): Promise<void>;
   /** All that a run has asked, and what became of it. */
   askedQuestions(runId: string): Promise<AskedQuestion[]>;
   answers(runIds: string[]): Promise<{ runId: string; requestId: string; answer: Answer }[]>;
@@ -224,6 +226,7 @@ export function createRunLife(options: RunLifeOptions): RunLife {
     async cancelQuestion(claim, requestId, event) {
       publish.written(await questions.cancelQuestion(db, claim, requestId, event));
     },
+    forgetUntoldQuestions: (runId) => questions.forgetUntold(db, runId),
     askedQuestions: (runId) => questions.askedQuestions(db, runId),
     answers: (runIds) => questions.answeredQuestions(db, runIds),
     extras: (runId) => messageExtras(db, runId),

@@ -39,6 +39,17 @@ export interface AskedQuestion {
   state: 'open' | 'answered' | 'cancelled';
 }
 
+/** An earlier version wrote a question before its events. One without them was told to nobody, and its line comes again. */
+export async function forgetUntold(db: Database, runId: string): Promise<void> {
+  await db.sql`
+    delete from questions q using runs r
+      where q.run_id = ${runId} and r.id = q.run_id and q.resolved_at is null
+        and not exists (
+          select 1 from events e
+            where e.conversation_id = r.conversation_id and e.run_id = r.id
+              and e.type in ('permission.requested', 'input.requested') and e.data ->> 'requestId' = q.request_id)`;
+}
+
 /** All that a run has asked, oldest first. */
 export async function askedQuestions(db: Database, runId: string): Promise<AskedQuestion[]> {
   return db.sql<AskedQuestion[]>`

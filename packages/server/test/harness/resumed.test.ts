@@ -251,3 +251,33 @@ test('A question of an earlier process that is resolved after the end of its tur
     [{ outcome: { outcome: 'cancelled' } }],
   );
 });
+
+test('A question that comes to be on record, or is answered, takes nothing back of what lines behind it have told.', async () => {
+  const { channel, askedFor, hear } = talk();
+  const told: number[] = [];
+  let recorded = (): void => assert.fail('it has asked');
+  const harness = new AcpHarness(channel, capabilities, '/workspace');
+  void harness.prompt({
+    ...turnOf('r1', []),
+    ...prompted,
+    onTold: (end) => void told.push(end),
+    onQuestion(_question, done) {
+      recorded = done;
+      return new Promise(() => undefined);
+    },
+  });
+  hear(answers(await askedFor('session/new'), { sessionId: 's1' }));
+  await askedFor('session/prompt');
+  hear(asks);
+  hear(says('behind'));
+  const before = told.at(-1)!;
+  recorded();
+  const behind = told.at(-1)!;
+  assert.ok(behind > before + says('behind').length, `${told}`);
+  hear(says('more'));
+  const more = told.at(-1)!;
+  assert.ok(more > behind);
+  // As after the answer.
+  recorded();
+  assert.equal(told.at(-1), more);
+});

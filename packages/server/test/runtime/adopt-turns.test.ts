@@ -44,6 +44,7 @@ test('a sandbox that names the run of another agent does not get it, whatever it
   const deps = {
     life: {
       owned: () => life.owned(),
+      forgetUntoldQuestions: async () => undefined,
       askedQuestions: async () => [],
       async adopt() {
         asked.push('adopt');
@@ -74,6 +75,7 @@ test('what the earlier process had still on its way to the database when its tur
   const deps = {
     life: {
       owned: async () => [{ conversationId: 'c', agentId: 'a', epoch: '1', runId: 'r', attempt: 1 }],
+      forgetUntoldQuestions: async () => undefined,
       askedQuestions: async () => [...asked],
       openQuestions: async () => [...asked],
       async adopt() {

@@ -318,3 +318,27 @@ test('a question that an earlier process has cancelled is answered so: its harne
   assert.deepEqual(await questions.askedBefore(question, true), { kind: 'permission', optionId: null });
   assert.equal(questions.isWaiting, false);
 });
+
+test('a question of an earlier version that was written without its events is forgotten where its turn is taken up, and others are not', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { owner } = world;
+  const agentId = await world.addAgent({ permissions: 'ask' });
+  const question: Question = { kind: 'permission', requestId: newId(), toolCallId: 't', title: 't', options };
+  const { runs, life } = await world.replica({
+    async script(turn) {
+      await turn.onQuestion(question, () => undefined);
+      return { outcome: 'completed' };
+    },
+  });
+  const { runId } = await runs.send(owner, send('go', { agentId }));
+  await until('it waits', async () => (await runs.get(owner, runId)).status === 'awaiting_input');
+  for (const at of [null, new Date()])
+    await world.db.sql`
+      insert into questions (run_id, request_id, kind, question, resolved_at)
+        values (${runId}, ${at === null ? 'untold' : 'over'}, 'permission', '{}', ${at})`;
+  await life.forgetUntoldQuestions(runId);
+  const left = await world.db.sql<{ id: string }[]>`
+    select request_id as id from questions where run_id = ${runId} order by request_id`;
+  assert.deepEqual(left.map(({ id }) => id).toSorted(), [question.requestId, 'over'].toSorted());
+});
