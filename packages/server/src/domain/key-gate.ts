@@ -39,11 +39,6 @@ export class KeyGate {
     this.#limits = { ...all, ...limits };
   }
 
-  /** How much goes on. */
-  get taken(): number {
-    return this.#busyTotal;
-  }
-
   /** Resolves with the function that gives the place back; rejects with GateFull, or with the signal's reason. */
   enter(key: string, signal?: AbortSignal, group = key): Promise<() => void> {
     if (this.#hasRoom(key, group)) return Promise.resolve(this.#take(key, group));

@@ -12,6 +12,7 @@ import { createGrpcListener, type GrpcListener } from '../../src/edges/a2a/grpc/
 import type { Edge } from '../../src/edges/http/edge.ts';
 import type { RateVerdict } from '../../src/services/api.ts';
 import { edgeWorld, type EdgeWorld } from '../support/edge-world.ts';
+import { grpcFrame, grpcStream } from '../support/grpc-stream.ts';
 import { until } from '../support/until.ts';
 
 let world: EdgeWorld;
@@ -40,26 +41,12 @@ function opened(): ClientHttp2Session {
 }
 
 function call(session: ClientHttp2Session, headers = {}): ClientHttp2Stream {
-  const stream = session.request(
-    {
-      ':method': 'POST',
-      ':path': '/lf.a2a.v1.A2AService/ListTasks',
-      ':authority': `${world.agent.id}.agents.example.com`,
-      'content-type': 'application/grpc',
-      te: 'trailers',
-      authorization: `Bearer ${world.keys.use}`,
-      ...headers,
-    },
-    { endStream: false },
-  );
+  const stream = grpcStream(session, '/lf.a2a.v1.A2AService/ListTasks', {
+    ':authority': `${world.agent.id}.agents.example.com`,
+    authorization: `Bearer ${world.keys.use}`,
+    ...headers,
+  });
   return stream.on('error', () => undefined).resume();
-}
-
-function framed(bytes: Buffer, isCompressed = false): Buffer {
-  const head = Buffer.alloc(5);
-  head[0] = isCompressed ? 1 : 0;
-  head.writeUInt32BE(bytes.length, 1);
-  return Buffer.concat([head, bytes]);
 }
 
 /** A message without anything in it but a field that no operation knows. */
@@ -128,7 +115,7 @@ async function withOneThatWaits(
   const held = heldUnpackings();
   const session = opened();
   try {
-    const frame = framed(zlib.gzipSync(padded(100_000)), true);
+    const frame = grpcFrame(zlib.gzipSync(padded(100_000)), true);
     const send = () => {
       const stream = call(session, { 'grpc-encoding': 'gzip' });
       stream.end(frame);
@@ -154,7 +141,7 @@ test('the message of a client that left while it waited is not unpacked', async 
     const others = begun.length;
     await until('it has left', () => bytesInFlight() === others * frame.length);
     const last = call(session, { 'grpc-encoding': 'gzip' });
-    last.end(framed(zlib.gzipSync(padded(1)), true));
+    last.end(grpcFrame(zlib.gzipSync(padded(1)), true));
     const ends = [...begun, last].map(endOf);
     held.letGo();
     for (const { code, message: told } of await Promise.all(ends)) assert.equal(code, codes.OK, told);
@@ -188,7 +175,7 @@ test('a message that has come whole is never late: one that waits too long is to
     // A message that does not come whole is late.
     const session = opened();
     const slow = call(session);
-    slow.write(framed(Buffer.alloc(100_000)).subarray(0, 99_000));
+    slow.write(grpcFrame(Buffer.alloc(100_000)).subarray(0, 99_000));
     await until('it has come', () => bytesInFlight() === 99_000);
     const end = endOf(slow);
     for (const run of live.values()) run();
@@ -202,7 +189,7 @@ test('a message that has come whole is never late: one that waits too long is to
 
 test('small messages that do not come whole are refused with when to come again beyond what one key may have, and are given back when their clients have gone', async () => {
   const bytes = 60_000;
-  const part = framed(Buffer.alloc(bytes)).subarray(0, bytes);
+  const part = grpcFrame(Buffer.alloc(bytes)).subarray(0, bytes);
   const most = Math.floor(limits.a2aGrpcSmallMessages.ofOrg / 2 / bytes);
   const sessions = Array.from({ length: Math.ceil(most / 100) + 1 }, opened);
   const ended: Promise<Awaited<ReturnType<typeof endOf>>>[] = [];
@@ -223,7 +210,7 @@ test('small messages that do not come whole are refused with when to come again 
     const session = opened();
     const streams = Array.from({ length: 50 }, () => call(session));
     const ends = streams.map(endOf);
-    for (const stream of streams) stream.end(framed(padded(60_000)));
+    for (const stream of streams) stream.end(grpcFrame(padded(60_000)));
     const all = await Promise.all(ends);
     session.destroy();
     return all.every(({ code }) => code === codes.OK);

@@ -342,14 +342,20 @@ test('a question whose id is longer than any harness makes them is refused, and 
   assert.deepEqual([result, questions.length, text], [{ outcome: 'completed' }, 1, 'well']);
 });
 
-test('the answer to a question and the note that it was given are one write: a kill leaves both to be done, or none', async (t) => {
-  const { connection } = await startForeign(t, program, { pace });
+/** What each write to a socket of this process was given, from now on. */
+function writes(t: TestContext): string[] {
   const written: string[] = [];
   const write = Socket.prototype.write;
   t.mock.method(Socket.prototype, 'write', function (this: Socket, ...given: Parameters<typeof write>) {
     written.push(String(given[0]));
     return write.apply(this, given);
   });
+  return written;
+}
+
+test('the answer to a question and the note that it was given are one write: a kill leaves both to be done, or none', async (t) => {
+  const { connection } = await startForeign(t, program, { pace });
+  const written = writes(t);
   const { result } = await runTurn(
     connection,
     `await new Promise((r) => {
@@ -366,12 +372,7 @@ test('the answer to a question and the note that it was given are one write: a k
 
 test('the note that a question was answered leaves with the end of its answer, also of one that is longer than a frame', async (t) => {
   const { connection } = await startForeign(t, program, { pace });
-  const written: string[] = [];
-  const write = Socket.prototype.write;
-  t.mock.method(Socket.prototype, 'write', function (this: Socket, ...given: Parameters<typeof write>) {
-    written.push(String(given[0]));
-    return write.apply(this, given);
-  });
+  const written = writes(t);
   const { result } = await runTurn(
     connection,
     `await new Promise((r) => {

@@ -77,7 +77,6 @@ test('what the earlier process had still on its way to the database when its tur
       owned: async () => [{ conversationId: 'c', agentId: 'a', epoch: '1', runId: 'r', attempt: 1 }],
       forgetUntoldQuestions: async () => undefined,
       askedQuestions: async () => [...asked],
-      openQuestions: async () => [...asked],
       async adopt() {
         // Its last statement is done before the lane is given away, and none is after.
         const question: Question = {

@@ -11,6 +11,7 @@ import { status as codes } from '@grpc/grpc-js';
 import { limits } from '../../src/domain/limits.ts';
 import { grpcPort, grpcWire } from '../support/a2a-grpc.ts';
 import { type A2aWorld, a2aWorld, message } from '../support/a2a-world.ts';
+import { grpcFrame, grpcFrameHead, grpcStream } from '../support/grpc-stream.ts';
 import { until } from '../support/until.ts';
 
 let world: A2aWorld;
@@ -48,32 +49,15 @@ test('a body of exactly as much as it may have is read, and one of a byte more i
 
 /** A call whose message is still to come. */
 function messageStream(session: ClientHttp2Session, headers = {}): ClientHttp2Stream {
-  const stream = session.request(
-    {
-      ':method': 'POST',
-      ':path': '/lf.a2a.v1.A2AService/SendMessage',
-      ':authority': `${world.agent.id}.localhost`,
-      'content-type': 'application/grpc',
-      te: 'trailers',
-      authorization: `Bearer ${world.service.key}`,
-      ...headers,
-    },
-    { endStream: false },
-  );
+  const stream = grpcStream(session, '/lf.a2a.v1.A2AService/SendMessage', {
+    ':authority': `${world.agent.id}.localhost`,
+    authorization: `Bearer ${world.service.key}`,
+    ...headers,
+  });
   return stream.on('error', () => undefined).resume();
 }
 
-function frameHead(bytes: number, isCompressed = false): Buffer {
-  const head = Buffer.alloc(5);
-  head[0] = isCompressed ? 1 : 0;
-  head.writeUInt32BE(bytes, 1);
-  return head;
-}
-
-function zippedFrame(bytes: Buffer, zip = gzipSync): Buffer {
-  const zipped = zip(bytes);
-  return Buffer.concat([frameHead(zipped.length, true), zipped]);
-}
+const zippedFrame = (bytes: Buffer, zip = gzipSync): Buffer => grpcFrame(zip(bytes), true);
 const encoded = (x: string): Buffer =>
   A2AService.sendMessage.requestSerialize(
     SendMessageRequest.fromJSON({
@@ -124,7 +108,7 @@ test('a message of gRPC counts while it comes, and no more when its client has g
   // One whose client goes, and one that says that it has ended amid its message.
   for (const end of ['gone', 'half'] as const) {
     const stream = messageStream(session);
-    stream.write(Buffer.concat([frameHead(1_000_000), Buffer.alloc(200_000)]));
+    stream.write(Buffer.concat([grpcFrameHead(1_000_000), Buffer.alloc(200_000)]));
     await until('what has come counts', async () => (await bytesInFlight()) === 200_005);
     if (end === 'gone') stream.close();
     else stream.end();
@@ -158,7 +142,9 @@ test('beyond the bound of its organisation a large message of gRPC is refused wi
   const count = Math.floor(limits.bodiesInFlight.ofOrg / limits.a2aBodyBytes);
   for (let at = 0; at < count; at += 1) {
     const stream = messageStream(session);
-    stream.write(Buffer.concat([frameHead(limits.a2aBodyBytes), Buffer.alloc(limits.a2aBodyBytes - 1_000)]));
+    stream.write(
+      Buffer.concat([grpcFrameHead(limits.a2aBodyBytes), Buffer.alloc(limits.a2aBodyBytes - 1_000)]),
+    );
   }
   await until('they have come', async () => (await bytesInFlight()) === count * (limits.a2aBodyBytes - 995));
   const wire = grpcWire(port);
@@ -178,7 +164,7 @@ test('beyond the bound of its organisation a large message of gRPC is refused wi
     // What comes compressed counts as what it is.
     const zipped = gzipSync(Buffer.alloc(3_000_000));
     const stream = messageStream(session, { 'grpc-encoding': 'gzip' });
-    stream.end(Buffer.concat([frameHead(zipped.length, true), zipped]));
+    stream.end(grpcFrame(zipped, true));
     const zippedEnd = await endOf(stream);
     assert.equal(zippedEnd.code, codes.RESOURCE_EXHAUSTED);
     assert.match(zippedEnd.message, /Too many large requests of this organisation/);
@@ -247,7 +233,7 @@ test('of a compressed message no more is made than one may have, and of two in a
     assert.equal(code, codes.RESOURCE_EXHAUSTED);
     assert.match(told, /larger than/);
     const two = messageStream(session, { 'grpc-encoding': 'gzip' });
-    const broken = Buffer.concat([frameHead(20, true), Buffer.alloc(20, 0xff)]);
+    const broken = Buffer.concat([grpcFrameHead(20, true), Buffer.alloc(20, 0xff)]);
     // Nobody finds out that it is broken.
     two.end(Buffer.concat([zippedFrame(encoded('x')), broken]));
     assert.equal((await endOf(two)).code, codes.UNIMPLEMENTED);
@@ -257,13 +243,13 @@ test('of a compressed message no more is made than one may have, and of two in a
 test('the stream of a call that has ended is closed, although its client says nothing of an end, so that nothing of its message is kept', async () => {
   await withSession(async (session) => {
     const late = messageStream(session, { 'grpc-timeout': '50m' });
-    late.write(Buffer.concat([frameHead(1_000_000), Buffer.alloc(200_000)]));
+    late.write(Buffer.concat([grpcFrameHead(1_000_000), Buffer.alloc(200_000)]));
     assert.equal((await endOf(late)).code, codes.DEADLINE_EXCEEDED);
     const whole = messageStream(session, { 'grpc-timeout': '2S', 'grpc-encoding': 'gzip' });
     whole.write(zippedFrame(encoded('x'.repeat(1_000_000))));
     assert.equal((await endOf(whole)).code, codes.DEADLINE_EXCEEDED);
     const refused = messageStream(session, { authorization: 'Bearer nobody' });
-    refused.write(frameHead(1_000_000));
+    refused.write(grpcFrameHead(1_000_000));
     assert.equal((await endOf(refused)).code, codes.UNAUTHENTICATED);
   });
 });

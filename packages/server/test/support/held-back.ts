@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { request } from 'node:http';
 import { connect } from 'node:http2';
+import { grpcFrame, grpcStream } from './grpc-stream.ts';
 
 export interface HeldBack {
   status: number;
@@ -51,18 +52,13 @@ export async function grpcHeldBack(
 ): Promise<() => Promise<Buffer>> {
   const session = connect(`http://127.0.0.1:${port}`);
   await once(session, 'remoteSettings');
-  const stream = session.request(
-    { ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers', ...headers },
-    { endStream: false },
-  );
+  const stream = grpcStream(session, path, headers);
   // What was written before the answer to a ping has been read before it.
   await new Promise<void>((resolve, reject) => {
     session.ping((error) => (error ? reject(error) : resolve()));
   });
   return async () => {
-    const frame = Buffer.alloc(5);
-    frame.writeUInt32BE(message.length, 1);
-    stream.end(Buffer.concat([frame, message]));
+    stream.end(grpcFrame(message));
     const parts: Buffer[] = [];
     for await (const part of stream) parts.push(part as Buffer);
     session.close();

@@ -34,10 +34,20 @@ export async function lookAt(
   timeoutMs: number,
   isPassing: (error: unknown) => boolean,
 ): Promise<ContainerDetails | null> {
+  const found = await again(timeoutMs, isPassing, () => engine.call('GET', `/containers/${name}/json`));
+  return found === null ? null : detailsOf(found);
+}
+
+/** Asks again, for so long, after errors that pass. Null when there is no such container. */
+async function again(
+  timeoutMs: number,
+  isPassing: (error: unknown) => boolean,
+  ask: () => Promise<unknown>,
+): Promise<unknown> {
   const deadline = performance.now() + timeoutMs;
   for (let waitMs = 10; ; waitMs = Math.min(waitMs * 2, 500)) {
     try {
-      return detailsOf(await engine.call('GET', `/containers/${name}/json`));
+      return await ask();
     } catch (error) {
       if (error instanceof EngineError && error.status === 404) return null;
       if (!isPassing(error) || performance.now() > deadline) throw error;
@@ -75,19 +85,9 @@ function detailsOf(found: unknown): ContainerDetails {
 
 /** Resolves once it is gone, whoever removes it. Idempotent. */
 export async function removeContainer(engine: Engine, name: string): Promise<void> {
-  const deadline = performance.now() + GONE_TIMEOUT_MS;
-  for (let waitMs = 20; ; waitMs = Math.min(waitMs * 2, 500)) {
-    try {
-      await engine.call('DELETE', `/containers/${name}?force=1&v=1`);
-      return;
-    } catch (error) {
-      if (!(error instanceof EngineError)) throw error;
-      if (error.status === 404) return;
-      // 409: it is being removed already. Others may pass too, such as a folder that is busy for a moment.
-      if (performance.now() > deadline) throw error;
-    }
-    await delay(waitMs);
-  }
+  // 409: it is being removed already. Others may pass too, such as a folder that is busy for a moment.
+  const isPassing = (error: unknown) => error instanceof EngineError;
+  await again(GONE_TIMEOUT_MS, isPassing, () => engine.call('DELETE', `/containers/${name}?force=1&v=1`));
 }
 
 /**
