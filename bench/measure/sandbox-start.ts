@@ -8,7 +8,8 @@ import { bareStarter, berthStarter, poolStarter, roundTripMs } from '../lib/star
 import type { Starter } from '../lib/starters.ts';
 import { median } from '../lib/stats.ts';
 
-const ROUNDS = 20;
+// A start varies by a third: medians of twenty differed by a tenth from run to run.
+const ROUNDS = 60;
 const CROWD_ROUNDS = 3;
 const CROWD = 30;
 
