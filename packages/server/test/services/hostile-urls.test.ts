@@ -13,7 +13,7 @@ import { newId } from '../../src/domain/ids.ts';
 import { UrlRefused, type UrlGuard } from '../../src/domain/url-guard.ts';
 import { RepoError } from '../../src/domain/ports/repos.ts';
 import { postTo } from '../../src/egress/post.ts';
-import { openRepos } from '../../src/repos/open-repos.ts';
+import { openRepos, type OpenRepos } from '../../src/repos/open-repos.ts';
 import { createAttachments } from '../../src/services/attachments.ts';
 import { createPushTargets } from '../../src/services/a2a-push-targets.ts';
 import { createChannels, type ChannelsDependencies } from '../../src/services/channels.ts';
@@ -87,10 +87,9 @@ async function sendWebhook(guard: UrlGuard, url: string): Promise<void> {
 }
 
 /** Every place at which a URL of a user leads to a connection of the service. */
-function places(guard: UrlGuard, root: string): Record<string, (url: string) => Promise<unknown>> {
+function places(guard: UrlGuard, git: OpenRepos): Record<string, (url: string) => Promise<unknown>> {
   const caller = createGuardedCaller(guard);
   const targets = createPushTargets(guard);
-  const repos = openRepos({ root, log: silentLog, guard });
   const orgId = newId();
   const agent = { id: newId(), orgId };
   const channels = createChannels({
@@ -141,9 +140,8 @@ function places(guard: UrlGuard, root: string): Record<string, (url: string) => 
     'registration of outbound webhooks': (url) => endpoints.create(owner, { url, events: ['run.completed'] }),
     'change of outbound webhooks': (url) => endpoints.update(owner, endpoint.id, { url }),
     'outbound webhooks': (url) => sendWebhook(guard, url),
-    'gitUrl of agents': async (url) => (await repos).checkUrl(url),
-    'fetches from gitUrl': async (url) =>
-      (await repos).repos.fetch(agent.id, { url, ref: null, token: null }),
+    'gitUrl of agents': (url) => git.checkUrl(url),
+    'fetches from gitUrl': (url) => git.repos.fetch(agent.id, { url, ref: null, token: null }),
   };
 }
 
@@ -155,8 +153,14 @@ const isRefusal = (error: unknown) =>
 test('a hostile URL is refused wherever it is given, before a connection is made', async (t) => {
   const { port, caught } = await ownTrap(t);
   const root = await mkdtemp(join(tmpdir(), 'berth-urls-'));
-  t.after(() => rm(root, { recursive: true, force: true }));
-  for (const [place, attempt] of Object.entries(places(createUrlGuard([], resolver()), root))) {
+  const guard = createUrlGuard([], resolver());
+  const git = await openRepos({ root, log: silentLog, guard });
+  t.after(async () => {
+    // So many fetches call for maintenance, which would go on in a folder that is being removed.
+    await git.idle();
+    await rm(root, { recursive: true, force: true });
+  });
+  for (const [place, attempt] of Object.entries(places(guard, git))) {
     for (const url of [...urlsFor('http', port), ...urlsFor('https', port)]) {
       await assert.rejects(attempt(url), isRefusal, `${place}: ${JSON.stringify(url)}`);
     }
