@@ -39,10 +39,26 @@ function remove(list: string[], rules: string[]): void {
   for (const rule of rules) if (list.includes(rule)) list.splice(list.indexOf(rule), 1);
 }
 
-/** A rule has a dot, a colon or a star; a preset is one word. */
+/** Those of the service, which a test compares. Any other word is a host, as a machine of one's own network may be named. */
+export const presetNames = [
+  ...['npm', 'pypi', 'debian', 'ubuntu', 'alpine', 'crates', 'go', 'rubygems', 'maven', 'nuget', 'packagist'],
+  ...['node', 'github', 'gitlab'],
+];
+
 function split(given: string[]): { rules: string[]; presets: string[] } {
-  const isRule = (text: string) => /[.:*[]/.test(text);
-  return { rules: given.filter(isRule), presets: given.filter((text) => !isRule(text)) };
+  const isPreset = (text: string) => presetNames.includes(text);
+  return { rules: given.filter((text) => !isPreset(text)), presets: given.filter(isPreset) };
+}
+
+/** What would change nothing must not look as if the hosts were denied. Throws UsageError. */
+function refuseUnlisted({ mode, presets: listed }: Required<EgressPut>, presets: string[]): void {
+  const idle = presets.filter((name) => mode === 'open' || !listed.includes(name));
+  if (idle.length === 0) return;
+  const why =
+    mode === 'open' ? 'in mode open every host is allowed without it' : 'it is not among those of this agent';
+  throw new UsageError(
+    `${idle.join(', ')}: to deny a preset takes it off the allowed ones, and ${why}; name its hosts to deny them`,
+  );
 }
 
 export const egressCommands: Command[] = [
@@ -83,11 +99,13 @@ export const egressCommands: Command[] = [
   {
     name: 'egress deny',
     usage: '<agent> <host[:port] | preset>...',
-    summary: 'Keep an agent from hosts, whatever else is allowed; without a port, on every port',
+    summary:
+      'Keep an agent from hosts, whatever else is allowed; without a port, on every port. A preset is taken off the allowed ones',
     positionals: anyNumber,
     run: (context, [agent, ...given]) =>
       change(context, agent!, (policy) => {
         const { rules, presets } = split(given);
+        refuseUnlisted(policy, presets);
         remove(policy.allow, rules);
         remove(policy.presets, presets);
         add(policy.deny, rules);

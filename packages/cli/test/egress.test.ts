@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import { test, type TestContext } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { fakeService, json, type Seen } from '../../sdk/test/fake-service.ts';
+import { egressPresets } from '../../server/src/domain/egress-presets.ts';
+import { presetNames } from '../src/commands/egress.ts';
+
+const bin = fileURLToPath(new URL('../bin/berth.mjs', import.meta.url));
+const agentId = '00000000-0000-7000-8000-000000000001';
+const listed = { mode: 'list', allow: [], deny: [], presets: ['npm', 'github'], transparent: false };
+
+/** What `berth egress` writes to the service, null for nothing, and how it ends. */
+async function change(t: TestContext, policy: object, words: string[]) {
+  const { url, seen } = await fakeService(t, [
+    (response: ServerResponse, { method, path, body }: Seen): void => {
+      if (!path.endsWith('/egress')) return json(200, { agent: { id: agentId, name: 'A' } })(response);
+      json(200, { egress: method === 'PUT' ? body : policy })(response);
+    },
+  ]);
+  const [verb = '', ...rules] = words;
+  const child = spawn(process.execPath, [bin, 'egress', verb, agentId, ...rules], {
+    env: { PATH: process.env['PATH'], HOME: '/nonexistent', BERTH_URL: url, BERTH_API_KEY: 'key' },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  let told = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (told += text));
+  const [code] = await once(child, 'close');
+  return { code, told, written: seen.find(({ method }) => method === 'PUT')?.body ?? null };
+}
+
+test('the words that are presets are those of the service', () => {
+  assert.deepEqual(presetNames, Object.keys(egressPresets));
+});
+
+test('a host of one word is denied as a host, and allowed as one', async (t) => {
+  const denied = await change(t, { ...listed, allow: ['vm'] }, ['deny', 'vm']);
+  assert.deepEqual(denied, { code: 0, told: '', written: { ...listed, deny: ['vm'] } });
+  const allowed = await change(t, { ...listed, deny: ['vm'] }, ['allow', 'vm', 'pypi']);
+  const presets = ['npm', 'github', 'pypi'];
+  assert.deepEqual(allowed, { code: 0, told: '', written: { ...listed, allow: ['vm'], presets } });
+});
+
+test('a preset that is listed is taken off, and one whose denial would change nothing is refused', async (t) => {
+  const taken = await change(t, listed, ['deny', 'github']);
+  assert.deepEqual(taken, { code: 0, told: '', written: { ...listed, presets: ['npm'] } });
+  for (const policy of [
+    { ...listed, presets: ['npm'] },
+    { ...listed, mode: 'open' },
+  ]) {
+    const refused = await change(t, policy, ['deny', 'github', 'evil.example']);
+    assert.deepEqual([refused.code, refused.written], [1, null]);
+    assert.match(refused.told, /github: .* name its hosts to deny them/);
+  }
+});
