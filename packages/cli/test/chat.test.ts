@@ -1,12 +1,9 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { fakeService, frame, json, type Seen } from '../../sdk/test/fake-service.ts';
+import { runBerth } from './run-berth.ts';
 
-const bin = fileURLToPath(new URL('../bin/berth.mjs', import.meta.url));
 const agentId = '00000000-0000-7000-8000-000000000001';
 
 test('Ctrl-C while a message is on its way cancels its run as soon as that is known.', async (t) => {
@@ -27,12 +24,8 @@ test('Ctrl-C while a message is on its way cancels its run as soon as that is kn
     stream?.end(frame(2, 'run.cancelled', run));
   };
   const { url, seen } = await fakeService(t, [answer]);
-  const child = spawn(process.execPath, [bin, 'chat', agentId, 'hello'], {
-    env: { PATH: process.env['PATH'], HOME: '/nonexistent', BERTH_URL: url, BERTH_API_KEY: 'key' },
-    stdio: 'ignore',
-  });
-  t.after(() => child.kill('SIGKILL'));
-  const [code] = await once(child, 'close');
+  const { child, ended } = runBerth(t, url, ['chat', agentId, 'hello']);
+  const { code } = await ended;
   assert.equal(code, 2);
   assert.deepEqual(
     seen.map(({ method, path }) => `${method} ${path}`),

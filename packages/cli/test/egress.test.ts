@@ -1,14 +1,11 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { test, type TestContext } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { fakeService, json, type Seen } from '../../sdk/test/fake-service.ts';
 import { egressPresets } from '../../server/src/domain/egress-presets.ts';
 import { presetNames } from '../src/commands/egress.ts';
+import { runBerth } from './run-berth.ts';
 
-const bin = fileURLToPath(new URL('../bin/berth.mjs', import.meta.url));
 const agentId = '00000000-0000-7000-8000-000000000001';
 const listed = { mode: 'list', allow: [], deny: [], presets: ['npm', 'github'], transparent: false };
 
@@ -21,14 +18,7 @@ async function change(t: TestContext, policy: object, words: string[]) {
     },
   ]);
   const [verb = '', ...rules] = words;
-  const child = spawn(process.execPath, [bin, 'egress', verb, agentId, ...rules], {
-    env: { PATH: process.env['PATH'], HOME: '/nonexistent', BERTH_URL: url, BERTH_API_KEY: 'key' },
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
-  t.after(() => child.kill('SIGKILL'));
-  let told = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (told += text));
-  const [code] = await once(child, 'close');
+  const { code, told } = await runBerth(t, url, ['egress', verb, agentId, ...rules]).ended;
   return { code, told, written: seen.find(({ method }) => method === 'PUT')?.body ?? null };
 }
 
