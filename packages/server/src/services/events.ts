@@ -94,7 +94,7 @@ export function createEvents(deps: {
     const known = outcomes.find(runId);
     if (!known || known.outcome || known.firstSeq === undefined) return null;
     if (!canSeeAgent(p, { id: known.agentId, orgId: known.orgId })) return null;
-    return { conversationId: known.conversationId, after: known.firstSeq - 1, opening: known.opening };
+    return { conversationId: known.conversationId, after: known.firstSeq - 1, opening: known.opening() };
   }
 
   /** Where to begin; null when the run's end is behind the cursor and nothing will come any more. */

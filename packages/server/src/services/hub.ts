@@ -14,10 +14,18 @@ export interface Hub {
   isFollowed(conversationId: string): boolean;
   /** Whether somebody reads along: then deltas are written sooner. */
   isWatched(conversationId: string): boolean;
+  /** Hears how far the conversation is told, until it is stopped. */
+  heardFrom(conversationId: string): Heard;
   /** Told when the service drains, and soon when it does already: streams end then. */
   onDrain(listener: () => void): () => void;
   /** From now on the service drains. */
   drain(): void;
+}
+
+export interface Heard {
+  /** Whether what is behind this seq was told, or may have been. */
+  isBeyond(seq: number): boolean;
+  stop(): void;
 }
 
 export function createHub(): Hub {
@@ -26,7 +34,7 @@ export function createHub(): Hub {
   const watchers = new Map<string, number>();
   const drains = new Set<() => void>();
   let isDraining = false;
-  return {
+  const hub: Hub = {
     publish(conversationId, events) {
       const set = listeners.get(conversationId);
       if (set) for (const listener of set) listener(events);
@@ -49,6 +57,13 @@ export function createHub(): Hub {
         else watchers.set(conversationId, others);
       };
     },
+    heardFrom(conversationId) {
+      let last = 0;
+      const hear: HubListener = (events) => {
+        last = Math.max(last, events === null ? Infinity : (events.at(-1)?.seq ?? 0));
+      };
+      return { isBeyond: (seq) => last > seq, stop: hub.subscribe(conversationId, hear, true) };
+    },
     isFollowed: (conversationId) => listeners.has(conversationId),
     isWatched: (conversationId) => watchers.has(conversationId),
     onDrain(listener) {
@@ -62,4 +77,5 @@ export function createHub(): Hub {
       for (const listener of drains) listener();
     },
   };
+  return hub;
 }

@@ -13,8 +13,8 @@ interface Place {
 }
 
 interface Entry extends Place {
-  /** Its first events, as long as nothing can have followed them. */
-  opening: ConversationEvent[];
+  /** Its first events, as long as nothing has followed them. */
+  opening: () => ConversationEvent[];
   outcome: RunOutcome | null;
   /** It may have ended where this process did not see it. */
   isStale: boolean;
@@ -33,8 +33,8 @@ export interface Outcomes {
   expect(
     runId: string,
     place: Place,
-    /** The run's first events, when they have just been committed: kept until this turn of the event loop ends. */
-    opening?: ConversationEvent[],
+    /** The run's first events, when they have just been committed: asked for until this turn of the event loop ends. */
+    opening?: () => ConversationEvent[],
   ): void;
   find(runId: string): Readonly<Omit<Entry, 'waiters'>> | null;
   settle(outcome: RunOutcome): void;
@@ -54,6 +54,8 @@ export interface Outcomes {
   /** From now on nobody waits any more: who does, or comes to, looks how it is. */
   drain(): void;
 }
+
+const none = () => [];
 
 export function createOutcomes(): Outcomes {
   const entries = new Map<string, Entry>();
@@ -90,7 +92,7 @@ export function createOutcomes(): Outcomes {
       conversationId,
       orgId,
       agentId,
-      opening: [],
+      opening: none,
       outcome: null,
       isStale: false,
       waiters,
@@ -103,12 +105,16 @@ export function createOutcomes(): Outcomes {
   }
 
   return {
-    expect(runId, place, opening = []) {
-      const entry = entries.get(runId) ?? add(runId, place);
-      if (place.firstSeq !== undefined) entry.firstSeq = place.firstSeq;
-      if (opening.length === 0) return;
+    expect(runId, place, opening) {
+      const known = entries.get(runId);
+      const entry = known ?? add(runId, place);
+      if (place.firstSeq === undefined) return;
+      entry.firstSeq = place.firstSeq;
+      // It is accepted and was forgotten meanwhile, perhaps with its end.
+      if (!known) entry.isStale = true;
+      if (!opening) return;
       entry.opening = opening;
-      setImmediate(() => (entry.opening = []));
+      setImmediate(() => (entry.opening = none));
     },
     find: (runId) => entries.get(runId) ?? null,
     settle(outcome) {

@@ -23,7 +23,7 @@ import type { Accepted, RunOutcome, RunsService, SendInput } from './api.ts';
 import { answerOf, resolvedEvent } from './answers.ts';
 import { budgetExceeded } from './budget-exceeded.ts';
 import type { Cancel } from './cancel.ts';
-import type { Hub } from './hub.ts';
+import type { Heard, Hub } from './hub.ts';
 import type { Outcomes } from './outcomes.ts';
 import { pageById } from './paging.ts';
 import { readExtras } from './message-extras.ts';
@@ -120,12 +120,15 @@ export function createRuns(deps: RunsDependencies): RunsService {
     const at = new Date();
     const events = acceptEvents(input, extras, { conversationId, runId, messageId, at });
     const place = { conversationId, orgId: p.orgId, agentId: input.agentId };
+    let heard!: Heard;
     const accept = async (isNewConversation: boolean) => {
       // Inside a transaction of the caller's the run may begin after the commit only.
       const claimant = db.inTransaction ? null : life.offer(place);
       // Another's interrupt may end it before the answer is read here.
       outcomes.expect(runId, place);
-      const accepted = await acceptRun(db, {
+      // What follows the opening may be told before as well, and no follower would hear of it again.
+      const { stop } = (heard = hub.heardFrom(conversationId));
+      const answer = acceptRun(db, {
         ...place,
         isNewConversation,
         title: titleOf(input.content || described),
@@ -142,12 +145,15 @@ export function createRuns(deps: RunsDependencies): RunsService {
         maxQueued: limits.queuedRunsPerConversation,
         maxAgents: deps.maxActiveAgents,
         claimant,
-      }).catch((error: unknown) => {
-        outcomes.forgetRun(runId);
-        // A claim whose answer was lost is found by the upkeep, like that of any other claim.
-        if (claimant) life.take(place, null);
-        throw error;
       });
+      const accepted = await answer
+        .finally(() => setImmediate(stop))
+        .catch((error: unknown) => {
+          outcomes.forgetRun(runId);
+          // A claim whose answer was lost is found by the upkeep, like that of any other claim.
+          if (claimant) life.take(place, null);
+          throw error;
+        });
       if (accepted.result !== 'accepted') outcomes.forgetRun(runId);
       if (claimant && !(accepted.result === 'accepted' && accepted.claim)) life.take(place, null);
       return accepted;
@@ -180,7 +186,8 @@ export function createRuns(deps: RunsDependencies): RunsService {
       seq: firstSeq + index,
       at,
     }));
-    outcomes.expect(runId, { ...place, firstSeq }, db.inTransaction ? [] : opening);
+    const isWhole = () => !db.inTransaction && !heard.isBeyond(opening.at(-1)!.seq);
+    outcomes.expect(runId, { ...place, firstSeq }, () => (isWhole() ? opening : []));
     // Inside a transaction of the caller's nobody may hear of it before the commit.
     db.afterCommit(() => {
       life.publish.written(accepted.cancelled);

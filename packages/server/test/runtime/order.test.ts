@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import type { ConversationEvent } from '../../src/domain/events.ts';
 import { createCursors } from '../../src/domain/paging.ts';
 import { createRuns } from '../../src/services/runs.ts';
 import { createAgentStore } from '../../src/store/agents.ts';
-import { echo, runWorld, send } from '../support/run-world.ts';
+import { echo, runWorld, send, type Replica } from '../support/run-world.ts';
 import { seeded } from '../support/scripts.ts';
 import { inTime } from '../support/until.ts';
 
@@ -106,21 +107,11 @@ for (const seed of [1, 2, 3]) {
   });
 }
 
-test('who waits for a message is told at once that an interrupt has cancelled it, also when that is known before it is known to be accepted', async (t) => {
-  const world = await runWorld();
-  t.after(() => world.close());
-  const { agentId, owner } = world;
-  const replica = await world.replica({
-    script: async ({ signal }) => {
-      await once(signal, 'abort');
-      return { outcome: 'cancelled' };
-    },
-  });
-  const { runs } = replica;
-  const { conversationId } = await runs.send(owner, send('begin', { agentId }));
+/** Runs of a replica whose answers of acceptance are held back. */
+function heldRuns(replica: Replica) {
   const accepted = Promise.withResolvers<void>();
   const read = Promise.withResolvers<void>();
-  const slow = createRuns({
+  const runs = createRuns({
     ...replica,
     db: new Proxy(replica.db, {
       get(db, name) {
@@ -140,11 +131,42 @@ test('who waits for a message is told at once that an interrupt has cancelled it
     cursors: createCursors(randomBytes(32)),
     maxActiveAgents: 1_000,
   });
-  const sent = slow.send(owner, send('more', { agentId, conversationId }));
-  await inTime('it is accepted', accepted.promise);
+  return { runs, accepted: accepted.promise, read: () => read.resolve() };
+}
+
+test('who waits for a message, or reads along, is told at once that an interrupt has cancelled it, also when that is known before it is known to be accepted', async (t) => {
+  const world = await runWorld();
+  t.after(() => world.close());
+  const { agentId, owner } = world;
+  const goOn = Promise.withResolvers<void>();
+  const replica = await world.replica({
+    script: async ({ signal }) => {
+      await once(signal, 'abort');
+      // Nothing else happens in the conversation that would make a reader look again.
+      await goOn.promise;
+      return { outcome: 'cancelled' };
+    },
+    overrides: { stopGraceMs: 600_000 },
+  });
+  t.after(() => goOn.resolve());
+  const { runs, events } = replica;
+  const { conversationId } = await runs.send(owner, send('begin', { agentId }));
+  const held = heldRuns(replica);
+  const sent = held.runs.send(owner, send('more', { agentId, conversationId }));
+  await inTime('it is accepted', held.accepted);
   await runs.send(owner, send('stop', { agentId, conversationId, onBusy: 'interrupt' }));
-  read.resolve();
+  held.read();
   const { runId } = await sent;
-  const { run } = await inTime('it is told', slow.outcome(owner, runId, 120_000), 30_000);
+  const told: string[] = [];
+  const streamed = new Promise<void>((end) => {
+    const write = (batch: ConversationEvent[]) => {
+      told.push(...batch.map(({ type }) => type));
+      return true;
+    };
+    void events.follow(owner, { runId }, 0, { write, end, drained: async () => {} });
+  });
+  const { run } = await inTime('it is told', held.runs.outcome(owner, runId, 120_000), 30_000);
   assert.equal(run.status, 'cancelled');
+  await inTime('its stream ends', streamed, 30_000);
+  assert.deepEqual(told, ['message.created', 'run.queued', 'run.cancelled']);
 });
