@@ -135,12 +135,17 @@ function heldRuns(replica: Replica) {
 }
 
 test('who waits for a message, or reads along, is told at once that an interrupt has cancelled it, also when that is known before it is known to be accepted', async (t) => {
-  const world = await runWorld();
-  t.after(() => world.close());
-  const { agentId, owner } = world;
+  const begun = Promise.withResolvers<void>();
   const goOn = Promise.withResolvers<void>();
+  const world = await runWorld();
+  t.after(() => {
+    goOn.resolve();
+    return world.close();
+  });
+  const { agentId, owner } = world;
   const replica = await world.replica({
     script: async ({ signal }) => {
+      begun.resolve();
       await once(signal, 'abort');
       // Nothing else happens in the conversation that would make a reader look again.
       await goOn.promise;
@@ -148,9 +153,9 @@ test('who waits for a message, or reads along, is told at once that an interrupt
     },
     overrides: { stopGraceMs: 600_000 },
   });
-  t.after(() => goOn.resolve());
   const { runs, events } = replica;
   const { conversationId } = await runs.send(owner, send('begin', { agentId }));
+  await inTime('the first has begun', begun.promise);
   const held = heldRuns(replica);
   const sent = held.runs.send(owner, send('more', { agentId, conversationId }));
   await inTime('it is accepted', held.accepted);
