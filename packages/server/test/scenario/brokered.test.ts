@@ -17,7 +17,7 @@ import { until } from '../support/until.ts';
 
 const isRoot = process.getuid?.() === 0;
 
-/** A program that has used the secret, keeps what came back and its connection, and lives. */
+/** Programs that have used the secret, keep what came back and their connection, and live. */
 const client = `
 fetch('https://' + process.argv[2] + '/', { headers: { authorization: 'Bearer ' + process.env.TOKEN } })
   .then(async (response) => {
@@ -25,6 +25,21 @@ fetch('https://' + process.argv[2] + '/', { headers: { authorization: 'Bearer ' 
     console.log('ready');
     setInterval(() => {}, 1000);
   });
+`;
+const pythonClient = `
+import os, signal, sys, urllib.request
+request = urllib.request.Request('https://' + sys.argv[1] + '/', headers={'Authorization': 'Bearer ' + os.environ['TOKEN']})
+response = urllib.request.urlopen(request)
+kept = [response, dict(response.headers), response.read()]
+print('ready', flush=True)
+signal.pause()
+`;
+// Of these two the answer has no end.
+const curlClient = `
+curl -sS -N -i -H "Authorization: Bearer $TOKEN" "https://$1/endless" | sed -un '/^x-told: berth_ph_/s/.*/ready/p'
+`;
+const gitClient = `
+GIT_TRACE_CURL=1 git ls-remote "https://user:$TOKEN@$1/endless" 2>&1 | sed -un '/Recv header: x-told: berth_ph_/s/.*/ready/p'
 `;
 
 /** A host of the world outside that tells back what it was told, and at /kept all that it ever was. */
@@ -39,11 +54,22 @@ async function startOutside(t: TestContext, names: string[]) {
   const server = createServer({ key, cert }, (message: IncomingMessage, response) => {
     const { host = '' } = message.headers;
     if (message.url === '/kept') return void response.end(`kept ${kept.get(host)?.join(' ')} kept\n`);
-    const token = (message.headers.authorization ?? '').replace('Bearer ', '');
+    const { authorization = '' } = message.headers;
+    const isEndless = message.url!.startsWith('/endless');
+    if (isEndless && authorization === '') {
+      // git says who it is when it is asked.
+      response.writeHead(401, { 'www-authenticate': 'Basic realm="endless"' });
+      return void response.end();
+    }
+    const basic = /^Basic (.*)$/.exec(authorization)?.[1];
+    const token = basic
+      ? Buffer.from(basic, 'base64').toString().replace('user:', '')
+      : authorization.replace('Bearer ', '');
     tokens.push(token);
     kept.set(host, [...(kept.get(host) ?? []), token]);
     response.setHeader('x-told', token);
-    response.end(`told ${token}\n`);
+    if (isEndless) response.write(`told ${token}\n`);
+    else response.end(`told ${token}\n`);
   });
   server.on('tlsClientError', () => undefined);
   server.listen(0, '127.0.0.1');
@@ -72,6 +98,9 @@ test(
       'AGENTS.md': 'You fetch.\n',
       'search.cjs': searcher,
       'client.cjs': client,
+      'client.py': pythonClient,
+      'curl.sh': curlClient,
+      'git.sh': gitClient,
       'note.txt': 'marker-7351\n',
     });
     const berth = async (args: string[], stdin = '') => {
@@ -120,9 +149,16 @@ test(
     await run('touch /tmp/same-sandbox');
 
     const needle = `${values.first.slice(0, 20)} ${values.first.slice(20)}`;
-    const report = checkReport(await run(`node search.cjs ${needle} marker-7351 'node client.cjs ${api}'`));
-    assert.ok(report.memories > 10, `searched ${report.memories} areas of memory`);
-    assert.equal(outside.tokens.at(-1), values.first);
+    const already = outside.tokens.length;
+    const clients = ['node client.cjs', 'python3 client.py', 'sh curl.sh', 'sh git.sh'].map(
+      (one) => `'${one} ${api}'`,
+    );
+    const report = checkReport(await run(`node search.cjs ${needle} marker-7351 ${clients.join(' ')}`));
+    assert.ok(report.memories > 40, `searched ${report.memories} areas of memory`);
+    // Node calls itself by its main thread.
+    for (const name of ['MainThread', 'python3', 'curl', 'git', 'git-remote-http'])
+      assert.ok(report.searched.includes(name), `the memory of ${name} was not searched: ${report.searched}`);
+    assert.deepEqual(outside.tokens.slice(already), Array(4).fill(values.first));
 
     await berth(['secrets', 'set', agent.id, 'TOKEN'], values.second);
     assert.match(await run(`ls /tmp/same-sandbox; ${curl(api!, 'TOKEN')}`), /same-sandbox[^]*told berth_ph_/);

@@ -6,15 +6,15 @@ import type { Service } from './service.ts';
 /**
  * Looks for a text everywhere that a process in the sandbox can read, as it is and within base64. The needle is put
  * together from two halves, so that the program does not find itself. Two proofs that what is there is found: `self`
- * stands in a file, and `control` in the memory of another process alone, which computes it. With `program` that shell
- * command is started first and searched while it lives; it says `ready`.
+ * stands in a file, and `control` in the memory of another process alone, which computes it. Each of
+ * `programs`, shell commands, is started first and searched while it lives; it says `ready`.
  */
 export const searcher = `
 const fs = require('node:fs');
 const path = require('node:path');
 const { createHash, randomUUID } = require('node:crypto');
 const { spawn } = require('node:child_process');
-const [half, rest, self, program] = process.argv.slice(2);
+const [half, rest, self, ...programs] = process.argv.slice(2);
 const seed = randomUUID();
 const control = createHash('sha256').update(seed).digest('hex');
 // Of each place in a group of three only what does not depend on the bytes around.
@@ -32,6 +32,7 @@ const found = { key: [], self: [], control: [], controlBase64: [] };
 const failed = [];
 let looked = 0;
 let memories = 0;
+const searched = new Set();
 const longest = Math.max(...Object.values(needles).flat().map((form) => form.length));
 // One piece of memory for all that is read: a new one for each would be cleared and paged in first.
 const room = Buffer.alloc(1 << 20);
@@ -93,6 +94,7 @@ function searchMemory(pid) {
     try {
       look(name, mem, start, Math.min(end - start, 64e6));
       memories += 1;
+      searched.add(fs.readFileSync('/proc/' + pid + '/comm', 'latin1').trim());
     } catch (error) {
       // A program may have given the area back meanwhile.
       if (areasOf(pid).get(start) === end) failed.push(name + ': ' + error.code);
@@ -110,7 +112,7 @@ for (const pid of fs.readdirSync('/proc').filter((name) => /^[0-9]+$/.test(name)
   if (pid !== String(process.pid)) searchMemory(pid);
 }
 const { key, self, control, controlBase64 } = found;
-console.log(JSON.stringify({ looked, memories, failed, key, self: self.length > 0, control, controlBase64 }));
+console.log(JSON.stringify({ looked, memories, searched: [...searched], failed, key, self: self.length > 0, control, controlBase64 }));
 }
 const holder = "const text = require('node:crypto').createHash('sha256').update(process.argv[1]).digest('hex');" +
   "globalThis.held = [Buffer.from(text), Buffer.from('Basic ' + Buffer.from('user:' + text).toString('base64'))];" +
@@ -124,7 +126,7 @@ const ready = (child) => new Promise((resolve) => {
 });
 const options = { stdio: ['ignore', 'pipe', 'inherit'] };
 const held = spawn(process.execPath, ['-e', holder, seed], options);
-Promise.all([ready(held), program && ready(spawn('sh', ['-c', program], options))]).then(() => {
+Promise.all([ready(held), ...programs.map((program) => ready(spawn('sh', ['-c', program], options)))]).then(() => {
   search();
   held.kill('SIGKILL');
   process.exit();
@@ -153,6 +155,8 @@ export interface SearchReport {
   looked: number;
   /** Areas of memory that were read. */
   memories: number;
+  /** Names of the programs whose memory was read. */
+  searched: string[];
   /** Areas that are there and could not be read. */
   failed: string[];
   /** Where the secret is. */
