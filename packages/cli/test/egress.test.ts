@@ -46,3 +46,34 @@ test('a preset that is listed is taken off, and one whose denial would change no
     assert.match(refused.told, /github: .* name its hosts to deny them/);
   }
 });
+
+test('a host is not allowed where it stays denied: what is denied is named', async (t) => {
+  for (const [deny, rule] of [
+    ['evil.example', 'evil.example:443'],
+    ['evil.example', 'EVIL.example:8443/tcp'],
+    ['evil.example:*', 'evil.example'],
+    ['Evil.Example', 'evil.example'],
+    ['*.example', 'evil.example:443'],
+    ['evil.example:443', 'evil.example:443/tcp'],
+    ['[2001:db8::7]', '[2001:db8::7]:443'],
+  ] as const) {
+    const refused = await change(t, { ...listed, deny: [deny] }, ['allow', 'good.test', rule]);
+    assert.deepEqual([refused.code, refused.written], [1, null], rule);
+    assert.ok(refused.told.includes(`${rule}: ${deny} is denied`), refused.told);
+  }
+  for (const [deny, rule] of [
+    ['evil.example:443', 'evil.example'],
+    ['evil.example:443', 'evil.example:8443'],
+    ['*.example.org', 'example.org:443'],
+    ['a.example.org', '*.example.org'],
+    ['example.org', 'an-example.org'],
+    ['[2001:db8::7]', '[2001:db8::8]:443'],
+  ] as const) {
+    const allowed = await change(t, { ...listed, deny: [deny] }, ['allow', rule]);
+    assert.deepEqual(allowed, { code: 0, told: '', written: { ...listed, allow: [rule], deny: [deny] } });
+  }
+  // Both in one line: the host is denied no more.
+  const both = ['evil.example', 'evil.example:8443'];
+  const { written } = await change(t, { ...listed, deny: ['evil.example'] }, ['allow', ...both]);
+  assert.deepEqual(written, { ...listed, allow: both });
+});

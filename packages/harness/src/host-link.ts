@@ -115,8 +115,12 @@ export class HostLink {
     while (this.#heldChars > maxHeldChars) this.#heldChars -= this.#held.shift()!.length + heldLineChars;
   }
 
-  /** Resolves when the service was told all lines of the log, or is not there to be told; at the latest after a while. */
+  /**
+   * Resolves when the service was told all lines of the log, or is not there to be told; at the latest after a while. At once
+   * where it was never dialled.
+   */
   async logged(limitMs: number): Promise<void> {
+    if (this.#socket === null) return;
     const untilMs = performance.now() + limitMs;
     const isUntold = () => this.#held.length > 0 || (this.#socket?.writableLength ?? 0) > 0;
     while (isUntold() && !this.#hasGivenUp && performance.now() < untilMs)

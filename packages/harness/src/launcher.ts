@@ -74,9 +74,10 @@ async function serve(paths: Paths, env: NodeJS.ProcessEnv, { note, open, end }: 
   const settings = readSettings(env);
   const begunMs = performance.now();
   if (process.ppid === 1) await initHasClosed('/proc/1/fd');
-  syncWorkspace({ ...paths, commit: settings.commit, note });
   const loopback = new Loopback(settings, paths.gatewaySocket, env);
+  // Before anything is said, so that the service hears it when it is dialled: the owner reads the sandbox's log.
   const link = open(loopback, begunMs);
+  syncWorkspace({ ...paths, commit: settings.commit, note });
   process.stderr.on('error', () => undefined);
   // Only the branch that is taken is loaded: it counts at every start of a sandbox.
   if (settings.command) {

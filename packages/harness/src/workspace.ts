@@ -85,24 +85,27 @@ class Merge {
     }
     for (const [path, entry] of entries) this.#place(path, entry, files[path] ?? '');
     writeManifest(manifest, { commit: this.#options.commit, files, pending: null });
-    const { kept } = this.#result;
-    if (kept.length > 0) {
-      const names = kept.slice(0, 10).join(', ');
-      this.#options.note(
-        `${kept.length} changed by the agent and kept as they are: ${names}${kept.length > 10 ? ', …' : ''}`,
-      );
-    }
+    this.#say('changed by the agent and kept as they are', this.#result.kept);
     return this.#result;
+  }
+
+  /** One line however many there are: it stands in the sandbox's log. */
+  #say(what: string, paths: string[]): void {
+    if (paths.length === 0) return;
+    const names = paths.slice(0, 10).map((path) => JSON.stringify(path));
+    this.#options.note(`${paths.length} ${what}: ${names.join(', ')}${paths.length > 10 ? ', …' : ''}`);
   }
 
   #wantedEntries(): Map<string, TarEntry> {
     const entries = new Map<string, TarEntry>();
+    const leftOut: string[] = [];
     for (const entry of this.#tar.entries) {
       if (entry.type === 'directory') continue;
       const path = safePath(entry);
-      if (path === null) this.#options.note(`left out of the workspace: ${JSON.stringify(entry.path)}`);
+      if (path === null) leftOut.push(entry.path);
       else entries.set(path, entry);
     }
+    this.#say('left out of the workspace', leftOut);
     return entries;
   }
 

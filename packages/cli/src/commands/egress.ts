@@ -61,6 +61,32 @@ function refuseUnlisted({ mode, presets: listed }: Required<EgressPut>, presets:
   );
 }
 
+/** A rule's host, or `*.` and the hosts below it, and its port where it has one, as the service reads them. */
+function place(rule: string): { host: string; port: string | undefined } {
+  const [, host = '', port] = /^(.*?)(?::(\d+|\*))?(?:\/tcp)?$/.exec(rule.toLowerCase())!;
+  // The colons of an IPv6 address stand in brackets.
+  return { host: host.replace(/\.$/, ''), port: port?.replace(/^0+/, '') };
+}
+
+/** Whether all that a rule would allow is denied by the other one, as far as names tell: ranges of addresses are not compared. */
+function isDeniedBy(rule: string, denied: string): boolean {
+  const [wanted, kept] = [place(rule), place(denied)];
+  const isBelow = kept.host.startsWith('*.') && wanted.host.endsWith(kept.host.slice(1));
+  if (wanted.host !== kept.host && !isBelow) return false;
+  return kept.port === undefined || kept.port === '*' || kept.port === wanted.port;
+}
+
+/** What is denied stays so, and must not look as if it were allowed. Throws UsageError. */
+function refuseDenied(deny: string[], rules: string[]): void {
+  for (const rule of rules) {
+    const denied = deny.find((other) => isDeniedBy(rule, other));
+    if (denied === undefined) continue;
+    throw new UsageError(
+      `${rule}: ${denied} is denied, which wins; berth egress allow takes that off the denied ones when it is named as it stands there`,
+    );
+  }
+}
+
 export const egressCommands: Command[] = [
   {
     name: 'egress show',
@@ -94,6 +120,7 @@ export const egressCommands: Command[] = [
         add(policy.allow, rules);
         add(policy.presets, presets);
         remove(policy.deny, rules);
+        refuseDenied(policy.deny, rules);
       }),
   },
   {

@@ -35,6 +35,11 @@ export class Acknowledgements {
     return this.#handled;
   }
 
+  /** No line that ends there or before comes again. */
+  get acknowledgedEnd(): number {
+    return this.#acknowledged;
+  }
+
   /** The line that ends there was handled. */
   handled(end: number): void {
     this.#handled = end;

@@ -6,6 +6,7 @@ import type {
   TurnResult,
 } from '../domain/ports/harness.ts';
 import { Acknowledgements } from './acknowledgements.ts';
+import { AnsweredQuestions } from './answered-questions.ts';
 import { isRecord, textOf } from './clean.ts';
 import type { Json } from './clean.ts';
 import type { Channel, HarnessCapabilities, LinePlace } from './channel.ts';
@@ -46,12 +47,14 @@ export class AcpHarness implements HarnessConnection {
   readonly #sessions = new Map<string, Session>();
   readonly #byId = new Map<string, Session>();
   readonly #acknowledgements: Acknowledgements;
+  readonly #answered: AnsweredQuestions;
 
   constructor(channel: Channel, capabilities: HarnessCapabilities, workspace: string) {
     this.#workspace = workspace;
     this.#channel = channel;
     this.#capabilities = capabilities;
     this.#acknowledgements = new Acknowledgements(channel);
+    this.#answered = new AnsweredQuestions(channel);
     channel.onUpdate = (sessionId, update, line) => {
       const turn = this.#byId.get(sessionId)?.turn;
       turn?.take(update, line);
@@ -67,6 +70,7 @@ export class AcpHarness implements HarnessConnection {
 
   /** Takes up what an earlier process of the service left in the launcher. `begin` lets the harness speak. */
   adopted(notes: Notes, launcherReceived: number, begin: () => void): AdoptedHarness {
+    this.#answered.restore(notes);
     const known = readNotes(notes);
     for (const { conversationId, sessionId } of known) {
       if (this.#byId.has(sessionId)) continue;
@@ -200,6 +204,8 @@ export class AcpHarness implements HarnessConnection {
     // A turn of which nothing is on record yet knows of no position of its own.
     const told = Math.max(request.told, note.turn!.toldBefore);
     const turn = new OpenTurn(this.#channel, note, request, request.tools, told);
+    // Its line ends before what is on record, or was heard meanwhile.
+    turn.onAnswered = (id) => this.#noteAnswered(id, Math.max(told, this.#acknowledgements.handledEnd));
     turn.restoreQuestions(request);
     try {
       return await this.#follow(session, turn, answer);
@@ -270,12 +276,20 @@ export class AcpHarness implements HarnessConnection {
 
   async #question(method: QuestionMethod, id: string | number, params: Json, line: LinePlace): Promise<Json> {
     const turn = this.#byId.get(textOf(params['sessionId']))?.turn;
-    if (turn?.knows(id, line)) return new Promise(() => undefined);
+    // A turn that goes on tells what is on record: one that was answered without that is put anew, so that the log has it.
+    const isOver = turn ? turn.knows(id, line) : this.#answered.has(id, line.end);
+    if (isOver) return new Promise(() => undefined);
     const question = readQuestion(method, params);
     if (!turn || !question || turn.openQuestions >= maxOpenQuestions || !turn.mayRecord(line) || isLong(id)) {
       return refusedQuestion(method);
     }
-    return this.#channel.peer.atOnce(answerResult(await turn.ask(id, question, params['toolCall'], line)));
+    const answer = await turn.ask(id, question, params['toolCall'], line);
+    this.#noteAnswered(id, line.end);
+    return this.#channel.peer.atOnce(answerResult(answer));
+  }
+
+  #noteAnswered(id: string | number, end: number): void {
+    this.#answered.add(id, end, this.#acknowledgements.acknowledgedEnd);
   }
 
   /**

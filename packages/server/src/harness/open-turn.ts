@@ -20,6 +20,8 @@ export type AnyTurnRequest = TurnRequest | ResumedTurn;
 export class OpenTurn {
   readonly request: AnyTurnRequest;
   onExcess: (why: string) => void = () => undefined;
+  /** A question that an earlier process of the service was asked is about to be answered. */
+  onAnswered: (rpcId: string | number) => void = () => undefined;
   openQuestions = 0;
   /** What was told cost so much since it was last seen to that it is on record. */
   #unrecorded = 0;
@@ -111,6 +113,7 @@ export class OpenTurn {
     this.#askedBefore.delete(rpcId);
     this.openQuestions -= 1;
     this.#noteAnswered(requestId);
+    this.onAnswered(rpcId);
     this.#channel.peer.answer(rpcId, answerResult(answer));
   }
 

@@ -22,11 +22,13 @@ function talk() {
   let line: LinePlace = { chars: 0, end: 0 };
   let end = 0;
   /** What left, in order: as the endpoint's, notes go with what is written next in the same tick. */
-  const left: { asked: unknown[]; message: Json | null }[] = [];
+  const left: { asked: unknown[]; keys: string[]; message: Json | null }[] = [];
   let leaving: unknown[] = [];
+  let keys: string[] = [];
   const leave = (message: Json | null) => {
-    if (message || leaving.length > 0) left.push({ asked: leaving, message });
+    if (message || keys.length > 0) left.push({ asked: leaving, keys, message });
     leaving = [];
+    keys = [];
   };
   const peer = new RpcPeer({
     write(text) {
@@ -52,8 +54,11 @@ function talk() {
     firstHeld: () => Infinity,
     ack: () => undefined,
     note(key, value) {
-      notes.set(key, structuredClone(value));
-      leaving.push(structuredClone((value as { turn: { asked: object } }).turn.asked));
+      if (value === null) notes.delete(key);
+      else notes.set(key, structuredClone(value));
+      keys.push(key);
+      if (key.startsWith('session:') && value !== null)
+        leaving.push(structuredClone((value as { turn: { asked: object } }).turn.asked));
       process.nextTick(() => leave(null));
     },
     hurry: () => undefined,
@@ -169,20 +174,24 @@ async function settled(): Promise<void> {
 }
 
 /** A turn that has asked when the service is killed, and that the next process takes up. */
-async function takenUp(options: { told: number; onAskedBefore: () => Promise<Answer> | null }) {
+async function takenUp(
+  options: { told: number; onAskedBefore: () => Promise<Answer> | null },
+  answeredBefore?: Answer,
+) {
   const first = talk();
   const harness = new AcpHarness(first.channel, capabilities, '/workspace');
   const questions: Question[] = [];
   const onQuestion = (question: Question, recorded: () => void) => {
     questions.push(question);
     recorded();
-    return new Promise<Answer>(() => undefined);
+    return answeredBefore ? Promise.resolve(answeredBefore) : new Promise<Answer>(() => undefined);
   };
   void harness.prompt({ ...turnOf('r1', []), ...prompted, onQuestion });
   first.hear(answers(await first.askedFor('session/new'), { sessionId: 's1' }));
   const prompt = await first.askedFor('session/prompt');
   first.hear(asks);
   assert.equal(questions.length, 1);
+  if (answeredBefore) await settled();
 
   const second = talk();
   second.channel.peer.expect(1).catch(() => undefined);
@@ -280,4 +289,63 @@ test('A question that comes to be on record, or is answered, takes nothing back 
   // As after the answer.
   recorded();
   assert.equal(told.at(-1), more);
+});
+
+/** The next process, to which the launcher sends again what nobody has acknowledged: no turn of it goes on. */
+function afterwards(notes: Map<string, unknown>, lines: string[], prompt: number) {
+  const next = talk();
+  for (const id of [1, prompt]) next.channel.peer.expect(id).catch(() => undefined);
+  const harness = new AcpHarness(next.channel, { ...capabilities, close: true }, '/workspace');
+  harness.adopted(new Map(notes), 1, () => undefined).begin();
+  for (const text of lines) next.hear(text);
+  return next;
+}
+
+test('A question that was answered is not answered again when its line comes to the next process after the end of its turn, and a later one of its name is.', async () => {
+  for (const answer of [yes, { kind: 'permission', optionId: null } as const]) {
+    const first = talk();
+    const harness = new AcpHarness(first.channel, capabilities, '/workspace');
+    const lines: string[] = [];
+    const hear = (text: string) => {
+      lines.push(text);
+      first.hear(text);
+    };
+    const given = Promise.withResolvers<Answer>();
+    const turn = harness.prompt({ ...turnOf('r1', []), ...prompted, onQuestion: () => given.promise });
+    hear(answers(await first.askedFor('session/new'), { sessionId: 's1' }));
+    const prompt = await first.askedFor('session/prompt');
+    hear(asks);
+    await settled();
+    given.resolve(answer);
+    await settled();
+    assert.deepEqual(first.answered('q1')[0]!.keys, ['session:c1', 'answered'], 'in one write with its note');
+    hear(answers(prompt, { stopReason: 'end_turn' }));
+    await turn;
+
+    const second = afterwards(first.notes, lines, prompt);
+    await settled();
+    assert.deepEqual(second.answered('q1'), []);
+    // Nobody is there to answer it, and the harness waits.
+    second.hear(asks);
+    await settled();
+    assert.equal(second.answered('q1').length, 1);
+  }
+});
+
+test('A question that the next process has answered is not answered again by the one after that.', async () => {
+  const answer = Promise.withResolvers<Answer>();
+  const turn = await takenUp({ told: 0, onAskedBefore: () => answer.promise });
+  answer.resolve(yes);
+  await settled();
+  turn.hear(answers(turn.prompt, { stopReason: 'end_turn' }));
+  await turn.result;
+  const lines = [answers(1, { sessionId: 's1' }), asks, answers(turn.prompt, { stopReason: 'end_turn' })];
+  const third = afterwards(turn.notes, lines, turn.prompt);
+  await settled();
+  assert.deepEqual([turn.answered('q1').length, third.answered('q1')], [1, []]);
+});
+
+test('A question that policy answered, and that is not on record, is asked anew by its line in the turn that is taken up.', async () => {
+  const turn = await takenUp({ told: 0, onAskedBefore: () => null }, yes);
+  assert.equal(turn.asked.length, 1);
 });

@@ -128,6 +128,11 @@ test('in a real sandbox an agent works in its repository, and its changes outliv
 
   const second = await here.start({ ...files, 'work.sh': 'echo version two', 'notes.txt': 'two\n' });
   assert.match((await runTurn(second.connection, 'look')).text, /^result: one\nchanged\necho version two\[?/);
+  // The owner is told of it by the log of the sandbox.
+  assert.deepEqual(
+    second.link.log.after(0).map((line) => line.text),
+    ['berth: 1 changed by the agent and kept as they are: "notes.txt"'],
+  );
 
   const { text } = await runTurn(second.connection, 'environment');
   assert.match(text, /MY_SECRET=of the agent/);

@@ -254,6 +254,50 @@ for (const answered of ['after the restart', 'just before the service is killed'
   });
 }
 
+/** Asks all at once, waits for every answer, and at its next message tells how often each question was answered. */
+const askingAtOnce = `
+  import { createInterface } from 'node:readline';
+  const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
+  const options = [{ optionId: 'yes', name: 'Yes', kind: 'allow_once' }];
+  const answers = {};
+  let sessions = 0, prompt = null;
+  createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method, params } = JSON.parse(line);
+    if (method === 'initialize') return say({ id, result: { protocolVersion: 1, agentCapabilities: {} } });
+    if (method === 'session/new') return say({ id, result: { sessionId: 's' + ++sessions } });
+    if (method === 'session/prompt') {
+      const { sessionId } = params;
+      if (prompt !== null) {
+        const text = Object.values(answers).join(' ');
+        say({ method: 'session/update', params: { sessionId, update: { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text } } } });
+        return say({ id, result: { stopReason: 'end_turn' } });
+      }
+      prompt = id;
+      for (let n = 1; n <= 8; n += 1)
+        say({ id: 'q' + n, method: 'session/request_permission', params: { sessionId, options,
+          toolCall: { toolCallId: 't' + n, title: 'Do it', status: 'pending' } } });
+    }
+    if (method !== undefined) return;
+    answers[id] = (answers[id] ?? 0) + 1;
+    if (Object.keys(answers).length === 8) say({ id: prompt, result: { stopReason: 'cancelled' } });
+  });`;
+
+test('Questions that were cancelled with their run just before the service is killed are answered once.', async (t) => {
+  const manifest = JSON.stringify({ command: ['node', 'agent.mjs'], permissions: 'ask' });
+  const { service, agent } = await open(t, { 'agent.json': manifest, 'agent.mjs': askingAtOnce });
+  const { runId, conversationId } = await agent.ask('please');
+  await until(
+    'it has asked',
+    async () => count(await logOf(service, { runId }), 'permission.requested', runId) === 8,
+  );
+  assert.equal((await service.api('POST', `/v1/runs/${runId}/cancel`)).status, 200);
+  assert.equal(await ended(service, runId), 'cancelled');
+  await service.kill9();
+  await service.restart();
+  assert.equal((await agent.say('tell', conversationId)).message.content, '1 1 1 1 1 1 1 1');
+  checkLog(await logOf(service, { conversationId }));
+});
+
 test('A turn whose sandbox ended while the service was away is tried again.', async (t) => {
   const { service, agent } = await open(t);
   const { runId } = await agent.ask('slow: 30 100');
