@@ -22,9 +22,9 @@ export async function prepareVolume(volumeDir: string, user: SandboxUser): Promi
     // A tree that a restore has moved away must not be taken for one that was never there.
     await volumeSwap.finish(volumeDir);
     for (const folder of folders) {
-      await mkdir(folder, { recursive: true, mode: 0o700 });
+      const made = await mkdir(folder, { recursive: true, mode: 0o700 });
       // A sandbox may take away its own rights on these, and then could never start again.
-      await chmod(folder, 0o700);
+      if (made === undefined) await chmod(folder, 0o700);
       if (user) await chown(folder, user.uid, user.gid);
     }
   });
