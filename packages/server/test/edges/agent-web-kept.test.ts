@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
-import { after, before, test } from 'node:test';
+import { after, before, test, type TestContext } from 'node:test';
 import { closed } from '../support/closed.ts';
 import { edgeWorld, type EdgeWorld } from '../support/edge-world.ts';
 import { hostControl } from '../support/host-control.ts';
@@ -30,6 +30,15 @@ after(async () => {
   server.close();
   await world.close();
 });
+
+/** What Node warns of from here on, as it does where an answer has more listeners than it expects. */
+function heardWarnings(t: TestContext): string[] {
+  const warnings: string[] = [];
+  const listener = (warning: Error) => void warnings.push(warning.message);
+  process.on('warning', listener);
+  t.after(() => process.off('warning', listener));
+  return warnings;
+}
 
 /** What comes on a connection of its own, until it ends. */
 async function exchange(...requests: string[]): Promise<string> {
@@ -71,7 +80,8 @@ test('the agent’s server is not asked to end the connection, which would take 
   await until('it has ended', () => isEnded);
 });
 
-test('a client that has gone amid its answer is noticed also when it sent something behind its request', async () => {
+test('a client that has gone amid its answer is noticed also when it sent something behind its request', async (t) => {
+  const warnings = heardWarnings(t);
   let isLeft = false;
   answer = (_request, response) => {
     response.write('begin');
@@ -84,4 +94,25 @@ test('a client that has gone amid its answer is noticed also when it sent someth
   await once(client, 'data');
   client.destroy();
   await until('the server was left', () => isLeft);
+  assert.deepEqual(warnings, []);
+});
+
+test('a client that ended its side behind its request, with something behind it, has the whole answer', async (t) => {
+  const warnings = heardWarnings(t);
+  let ask: ServerResponse | null = null;
+  answer = (_request, response) => (ask = response);
+  const client = connect({ host: '127.0.0.1', port, allowHalfOpen: true });
+  const chunks: Buffer[] = [];
+  client.on('data', (chunk) => chunks.push(chunk));
+  const text = () => Buffer.concat(chunks).toString('latin1');
+  client.end(
+    `GET / HTTP/1.1\r\nHost: ${world.agent.id}.agents.localhost\r\nAuthorization: Bearer ${world.keys.use}\r\n\r\n\r\n`,
+  );
+  const asked = await until('it was asked, and whether the client is still there', () =>
+    text().startsWith('HTTP/1.1 102 ') ? ask : null,
+  );
+  asked.end('the whole');
+  await until('the answer is there', () => text().includes('the whole'));
+  client.destroy();
+  assert.deepEqual(warnings, []);
 });

@@ -15,9 +15,9 @@ before(async () => {
 });
 after(() => world.close());
 
-async function newRun() {
-  return world.core.runs.send(world.resources.owner, {
-    agentId: world.agent.id,
+async function newRun({ core, resources, agent } = world) {
+  return core.runs.send(resources.owner, {
+    agentId: agent.id,
     conversationId: null,
     content: 'hello',
     onBusy: 'enqueue',
@@ -105,6 +105,25 @@ test('a stream that has nothing to tell begins at once and is kept alive by comm
   assert.equal(client.status, 200);
   await until('two heartbeats', () => client.comments >= 2);
   assert.deepEqual(client.frames, []);
+  client.close();
+});
+
+test('a service without a word on it sends a comment every 15 seconds, and none before', async (t) => {
+  const usual = await edgeWorld();
+  t.after(() => usual.close());
+  const at = await usual.listen();
+  const { runId } = await newRun(usual);
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const client = await openSse(`${at}/v1/runs/${runId}/events?after=1`, { key: usual.keys.use });
+  for (const comments of [0, 1, 2]) {
+    t.mock.timers.tick(14_999);
+    // What was written before it is there when the event is.
+    usual.core.append(runId, delta(runId, 'so far'));
+    await until('the event has come', () => client.frames.length === comments + 1);
+    assert.equal(client.comments, comments);
+    t.mock.timers.tick(1);
+    await until('the comment has come', () => client.comments === comments + 1);
+  }
   client.close();
 });
 

@@ -9,7 +9,9 @@ import type { SseClient, SseFrame } from '../support/sse.ts';
 import { openSse } from '../support/sse.ts';
 import { inTime, until } from '../support/until.ts';
 
-let idle: Promise<{ stream: SseClient; conversationId: string }> | undefined;
+let idle: Promise<{ stream: SseClient; conversationId: string; commentAfterMs: () => number }> | undefined;
+/** A timer of Node's may come a moment early. */
+const EARLY_MS = 10;
 after(async () => {
   (await idle)?.stream.close();
   await endSharedWorld();
@@ -66,10 +68,14 @@ function random(seed: number): () => number {
 test('an idle stream is opened, to be looked at in the last test', async () => {
   const world = await sharedWorld();
   const { conversationId } = (await world.send('then nothing')).body;
-  idle = follow(world, `/v1/conversations/${conversationId}/events`).then((stream) => ({
-    stream,
-    conversationId,
-  }));
+  const askedMs = performance.now();
+  idle = follow(world, `/v1/conversations/${conversationId}/events`).then((stream) => {
+    let afterMs = NaN;
+    stream.response.on('data', () => {
+      if (stream.comments > 0 && Number.isNaN(afterMs)) afterMs = performance.now() - askedMs;
+    });
+    return { stream, conversationId, commentAfterMs: () => afterMs };
+  });
   const { stream } = await idle;
   assert.deepEqual(
     [stream.status, stream.headers['content-type']],
@@ -284,10 +290,11 @@ test('interrupt cancels the run under way, and cancel ends a stream with run.can
   assert.equal(other.frames.at(-1)?.event, 'run.cancelled');
 });
 
-test('an idle stream gets a comment every 15 seconds, stays open, and then the next event', async () => {
+test('an idle stream gets no comment before 15 seconds, then one, stays open, and then the next event', async () => {
   const world = await sharedWorld();
-  const { stream, conversationId } = await idle!;
-  await until('a comment has come', () => stream.comments >= 1);
+  const { stream, conversationId, commentAfterMs } = await idle!;
+  await until('a comment has come', () => commentAfterMs() > 0);
+  assert.ok(commentAfterMs() > 15_000 - EARLY_MS, `the first came after ${commentAfterMs()} ms`);
   assert.equal(stream.ended, false);
   const before = stream.frames.length;
   const { runId } = (await world.send('and now', { conversationId })).body;

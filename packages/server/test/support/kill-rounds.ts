@@ -39,8 +39,9 @@ export interface KillPlan {
   turns: number;
   kills: number;
   /**
-   * Least and most milliseconds that the service lives before a kill. After a life in which no turn was settled the next
-   * one is twice as long, as often as that happens: where all is slow, no sandbox would start in any of them.
+   * Least and most milliseconds that the service lives before a kill; the first comes as soon as a turn has begun. After a
+   * life in which no turn was settled the next one is twice as long, as often as that happens: where all is slow, no
+   * sandbox would start in any of them.
    */
   pauseMs: [number, number];
   agents: number;
@@ -161,9 +162,13 @@ async function rounds(
   let resent = 0;
   let waitedFor = 0;
   let seenSettled = 0;
+  /** Until then the last turn of each conversation is held back, so that the first fault comes before all are accepted. */
+  const firstStruck = Promise.withResolvers<void>();
   // One sender for each conversation, so that the order of its turns is known.
   const senders = talks.map(async (talk) => {
-    for (const turn of todo.filter((one) => one.talk === talk)) {
+    const mine = todo.filter((one) => one.talk === talk);
+    for (const turn of mine) {
+      if (turn === mine.at(-1)) await firstStruck.promise;
       const content = contentOf(turn.draw, turn.marker);
       const { body, tries } = await sendUntilAccepted(service, talk.agent.id, talk.conversationId, content);
       resent += tries - 1;
@@ -186,13 +191,18 @@ async function rounds(
   const hit = (fault: Fault) => (fault === 'delete' ? deleted.strike() : strike(service, fault, draw));
   const struck: KillReport['struck'] = {};
   let early = 0;
+  const hasBegun = () =>
+    [...viewers.values()].some(({ seen }) => seen.some(({ type }) => type === 'run.started'));
   const killer = (async () => {
     let stretch = 1;
     for (const [index, pauseMs] of pauses.entries()) {
       const settledBefore = seenSettled;
-      await delay(pauseMs * stretch);
-      const isStuck = waitedFor > 0 && seenSettled === settledBefore;
-      stretch = isStuck ? Math.min(stretch * 2, MAX_STRETCH) : 1;
+      if (index === 0) await until('a turn has begun', hasBegun);
+      else {
+        await delay(pauseMs * stretch);
+        const isStuck = waitedFor > 0 && seenSettled === settledBefore;
+        stretch = isStuck ? Math.min(stretch * 2, MAX_STRETCH) : 1;
+      }
       let fault = pickOne(kinds, draw);
       // There may be no sandbox to hit at the moment; some fault is always to be had.
       for (let tries = 1; !(await hit(fault)); tries += 1) {
@@ -201,6 +211,7 @@ async function rounds(
       }
       struck[fault] = (struck[fault] ?? 0) + 1;
       if (sent.length < plan.turns) early += 1;
+      firstStruck.resolve();
       plan.say?.(
         `${index + 1} of ${plan.kills}: ${fault} with ${sent.length} of ${plan.turns} turns accepted`,
       );

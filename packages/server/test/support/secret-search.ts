@@ -141,13 +141,35 @@ function everythingUnder(folder: string, visit: (path: string, bytes: Buffer) =>
   }
 }
 
-/** Neither in the service's output, nor in these texts, nor in any file of the data directory. */
-export function nowhere(service: Service, secret: string, texts: string[]): void {
-  for (const text of [service.logs(), ...texts]) assert.equal(text.includes(secret), false);
-  // The database's own files hold every row as it was written, and the rest of the data directory belongs to nobody else.
-  everythingUnder(service.dataDir, (path, bytes) => {
-    assert.equal(bytes.includes(secret), false, `the key is in ${path}`);
+/** A secret as it is, within hexadecimal digits and within base64, also of URLs, wherever in a text that begins. */
+function formsOf(secret: string): Buffer[] {
+  const bytes = Buffer.from(secret);
+  const hex = bytes.toString('hex');
+  const base64 = [0, 1, 2].map((shift) => {
+    const encoded = Buffer.concat([Buffer.alloc(shift), bytes]).toString('base64');
+    // Of each place in a group of three only what does not depend on the bytes around.
+    return encoded.slice([0, 2, 3][shift], Math.floor(((shift + bytes.length) * 4) / 3));
   });
+  const ofUrls = base64.map((text) => text.replaceAll('+', '-').replaceAll('/', '_'));
+  const forms = new Set([secret, hex, hex.toUpperCase(), ...base64, ...ofUrls]);
+  return [...forms].map((form) => Buffer.from(form));
+}
+
+/** Neither in the service's output, nor in these texts, nor in any file of the data directory, in none of its forms. */
+export function nowhere(
+  service: Pick<Service, 'logs' | 'dataDir'>,
+  secret: string,
+  texts: readonly string[],
+): void {
+  const forms = formsOf(secret);
+  const search = (place: string, bytes: Buffer) => {
+    const at = forms.map((form) => bytes.indexOf(form)).find((index) => index >= 0);
+    assert.equal(at, undefined, `the secret is in ${place}, from byte ${at} on`);
+  };
+  search('the output of the service', Buffer.from(service.logs()));
+  for (const [index, text] of texts.entries()) search(`text ${index}`, Buffer.from(text));
+  // The database's own files hold every row as it was written, and the rest of the data directory belongs to nobody else.
+  everythingUnder(service.dataDir, search);
 }
 
 export interface SearchReport {

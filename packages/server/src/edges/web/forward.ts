@@ -74,6 +74,8 @@ export async function forward(
     );
     for (const stream of [request, answer]) stream.on('data', silence.heard);
     connection.once('close', silence.end);
+    // The pipeline hears it from here on. With what else listens Node would warn of a leak: these are more than it expects.
+    response.off('close', leave);
     pipeline(answer, response, (error) => {
       forget();
       if (error) response.destroy();
