@@ -14,12 +14,11 @@ test('Whatever is killed or stands still, every accepted message has an end, not
   const isRoot = process.getuid?.() === 0;
   if (!isRoot) process.stdout.write('no disk is filled: only root can give the service one of its own\n');
   const needsRoot: readonly Fault[] = ['volume', 'disk'];
-  // So many that there is work under way at nearly every fault.
-  const turns = kills * 8;
+  const turns = kills * 12;
   const report = await killRounds({
     turns,
     kills,
-    pauseMs: [50, 700],
+    pauseMs: [0, 500],
     agents: 4,
     conversations: 12,
     seed,
@@ -33,5 +32,9 @@ test('Whatever is killed or stands still, every accepted message has an end, not
   assert.equal(
     Object.values(report.struck).reduce((sum, count) => sum + count, 0),
     kills,
+  );
+  assert.ok(
+    report.amidWork >= kills * 0.8,
+    `of ${kills} faults ${report.amidWork} came while a turn was under way`,
   );
 });

@@ -13,6 +13,7 @@ import { DeletedAgents, type Deletions } from './deleted-agents.ts';
 import { gauge } from './gauge.ts';
 import { checkAnswer, checkOwnTools, contentOf, isKept } from './kill-turns.ts';
 import { silentLog } from './log.ts';
+import { Releases } from './releases.ts';
 import {
   checkLog,
   hostProcesses,
@@ -64,8 +65,8 @@ export interface KillReport {
   /** Failed because a process in the sandbox was killed that the harness needs, or its disk was full. */
   harnessExits: number;
   struck: Partial<Record<Fault, number>>;
-  /** Of them, those that came before the last message was accepted. */
-  early: number;
+  /** Of them, those that came while a turn was accepted and had no end, by the times of the log. */
+  amidWork: number;
   deletions: Deletions;
   /** Sends whose answer was lost with the connection and that were repeated under their key. */
   resent: number;
@@ -151,6 +152,7 @@ async function rounds(
     conversationId: null as string | null,
   }));
   const todo = Array.from({ length: plan.turns }, (_, n) => ({
+    number: n,
     talk: talks[n % talks.length]!,
     draw: draw(),
     marker: `m${n}x${plan.seed}`,
@@ -162,13 +164,11 @@ async function rounds(
   let resent = 0;
   let waitedFor = 0;
   let seenSettled = 0;
-  /** Until then the last turn of each conversation is held back, so that the first fault comes before all are accepted. */
-  const firstStruck = Promise.withResolvers<void>();
+  const releases = new Releases();
   // One sender for each conversation, so that the order of its turns is known.
   const senders = talks.map(async (talk) => {
-    const mine = todo.filter((one) => one.talk === talk);
-    for (const turn of mine) {
-      if (turn === mine.at(-1)) await firstStruck.promise;
+    for (const turn of todo.filter((one) => one.talk === talk)) {
+      await releases.of(turn.number);
       const content = contentOf(turn.draw, turn.marker);
       const { body, tries } = await sendUntilAccepted(service, talk.agent.id, talk.conversationId, content);
       resent += tries - 1;
@@ -190,19 +190,22 @@ async function rounds(
   const making = kinds.includes('delete') ? deleted.run() : Promise.resolve();
   const hit = (fault: Fault) => (fault === 'delete' ? deleted.strike() : strike(service, fault, draw));
   const struck: KillReport['struck'] = {};
-  let early = 0;
+  const struckAt: number[] = [];
   const hasBegun = () =>
     [...viewers.values()].some(({ seen }) => seen.some(({ type }) => type === 'run.started'));
   const killer = (async () => {
     let stretch = 1;
     for (const [index, pauseMs] of pauses.entries()) {
       const settledBefore = seenSettled;
+      // Before each fault there is something new to hit.
+      releases.upTo(Math.ceil((plan.turns * (index + 1)) / plan.kills));
       if (index === 0) await until('a turn has begun', hasBegun);
       else {
         await delay(pauseMs * stretch);
         const isStuck = waitedFor > 0 && seenSettled === settledBefore;
         stretch = isStuck ? Math.min(stretch * 2, MAX_STRETCH) : 1;
       }
+      struckAt.push(Date.now());
       let fault = pickOne(kinds, draw);
       // There may be no sandbox to hit at the moment; some fault is always to be had.
       for (let tries = 1; !(await hit(fault)); tries += 1) {
@@ -210,8 +213,6 @@ async function rounds(
         fault = pickOne(kinds, draw);
       }
       struck[fault] = (struck[fault] ?? 0) + 1;
-      if (sent.length < plan.turns) early += 1;
-      firstStruck.resolve();
       plan.say?.(
         `${index + 1} of ${plan.kills}: ${fault} with ${sent.length} of ${plan.turns} turns accepted`,
       );
@@ -220,7 +221,7 @@ async function rounds(
   await Promise.all([Promise.all([...senders, killer]).finally(() => deleted.finish()), making]);
   for (const { runId } of sent) await settled(service, runId);
 
-  const report = await checkAll(
+  const { spans, ...report } = await checkAll(
     service,
     sent,
     talks.map((talk) => talk.conversationId!),
@@ -238,7 +239,8 @@ async function rounds(
   await checkArea(service, deleted);
   await service.stop();
   await checkNothingRuns(service);
-  return { ...report, kept, resent, struck, early, deletions: deleted.deletions };
+  const amidWork = struckAt.filter((at) => spans.some(([from, to]) => from <= at && at < to)).length;
+  return { ...report, kept, resent, struck, amidWork, deletions: deleted.deletions };
 }
 
 const pickOne = <T>(from: readonly T[], draw: () => number): T => from[Math.floor(draw() * from.length)]!;
@@ -286,7 +288,9 @@ async function checkAll(
   viewers: Map<string, Viewer>,
   mayFailAs: string[],
   mayFail: boolean,
-): Promise<Omit<KillReport, 'kept' | 'resent' | 'struck' | 'early' | 'deletions'>> {
+): Promise<
+  Omit<KillReport, 'kept' | 'resent' | 'struck' | 'amidWork' | 'deletions'> & { spans: [number, number][] }
+> {
   const report = {
     accepted: sent.length,
     completed: 0,
@@ -296,6 +300,8 @@ async function checkAll(
     viewerReconnects: 0,
     events: 0,
     reasons: {} as Record<string, number>,
+    /** When each turn was accepted and when it had its end, in milliseconds. */
+    spans: [] as [number, number][],
   };
   const count = (reason: string) => (report.reasons[reason] = (report.reasons[reason] ?? 0) + 1);
   for (const conversationId of conversationIds) {
@@ -316,6 +322,7 @@ async function checkAll(
     for (const { runId, marker, content } of mine) {
       const own = log.filter((event) => event.data.runId === runId);
       const end = own.find((event) => /^run\.(completed|failed|cancelled)$/.test(event.type))!;
+      report.spans.push([Date.parse(own[0]!.at), Date.parse(end.at)]);
       const retries = own.filter((event) => event.type === 'run.retrying');
       if (retries.length > 0) report.retried += 1;
       for (const { data } of retries) count(data.reason);
