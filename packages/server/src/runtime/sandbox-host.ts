@@ -1,4 +1,5 @@
 import { DomainError } from '../domain/errors.ts';
+import { newId } from '../domain/ids.ts';
 import { limitEndOf } from '../domain/limit-end.ts';
 import {
   SandboxControlError,
@@ -36,6 +37,8 @@ const NOBODY = '00000000-0000-0000-0000-000000000000';
 /** What the surface may ask of the keeper. */
 export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
   const { keeper, hostPatience = () => AbortSignal.timeout(START_MS) } = deps;
+  // Logs are in the memory of this process: a number that an earlier one gave may be that of quite another line here.
+  const logEpoch = newId();
 
   async function state(agentId: string): Promise<HostedSandbox> {
     const kept = keeper.ofAgent(agentId);
@@ -179,11 +182,11 @@ export function createSandboxHost(deps: SandboxHostDependencies): SandboxHost {
       const found = keeper.logOf(agentId);
       if (!found) return;
       const { sandboxId, log } = found;
-      let number = after?.sandboxId === sandboxId ? after.number : 0;
+      let number = after?.sandboxId === sandboxId && after.epoch === logEpoch ? after.number : 0;
       for (;;) {
         for (const line of log.after(number)) {
           number = line.number;
-          yield { sandboxId, ...line };
+          yield { sandboxId, epoch: logEpoch, ...line };
         }
         if (!follow || signal.aborted || log.isClosed) return;
         await log.changed(signal);

@@ -4,7 +4,7 @@ import type { Page, PageQuery } from '../domain/paging.ts';
 import type { OpenVolumeFile, VolumeEntry, VolumePath } from '../domain/ports/volume.ts';
 import type { Preconditions } from '../domain/preconditions.ts';
 import type { SandboxEnd } from '../domain/ports/sandbox-control.ts';
-import type { SandboxLogLine } from './sandbox-host.ts';
+import type { LogPosition, SandboxLogLine } from './sandbox-host.ts';
 
 /** The part of `Services` (api.ts) that is about sandboxes, their files, terminals and snapshots. */
 
@@ -114,7 +114,7 @@ export interface SandboxExecService {
   logs(
     p: Principal,
     agentId: string,
-    options: { after: { sandboxId: string; number: number } | null; follow: boolean; signal: AbortSignal },
+    options: { after: LogPosition | null; follow: boolean; signal: AbortSignal },
   ): AsyncIterable<SandboxLogLine>;
 }
 

@@ -18,10 +18,16 @@ export interface HostedSandbox {
   reason: string | null;
 }
 
-export interface SandboxLogLine {
-  /** Grows with each line of a sandbox; a cursor is `sandboxId` and this number. */
+/** A line of a log. The lines of a sandbox that the next process of the service takes up are numbered anew, in another epoch. */
+export interface LogPosition {
   sandboxId: string;
+  /** An id. Null in the positions of releases that gave none: it is none of any log. */
+  epoch: string | null;
+  /** Grows with each line of an epoch. */
   number: number;
+}
+
+export interface SandboxLogLine extends LogPosition {
   at: Date;
   text: string;
 }
@@ -51,9 +57,12 @@ export interface SandboxHost {
    * it). No turn and no command begins meanwhile; they wait.
    */
   quiesce<T>(agentId: string, how: 'frozen' | 'stopped', work: () => Promise<T>): Promise<T>;
-  /** The lines that are kept (bounded), oldest first, after the given one. `follow` stays open for what comes. */
+  /**
+   * The lines that are kept (bounded), oldest first, after the given one: all of them after one of another sandbox or epoch.
+   * `follow` stays open for what comes.
+   */
   logs(
     agentId: string,
-    options: { after: { sandboxId: string; number: number } | null; follow: boolean; signal: AbortSignal },
+    options: { after: LogPosition | null; follow: boolean; signal: AbortSignal },
   ): AsyncIterable<SandboxLogLine>;
 }

@@ -242,11 +242,11 @@ test('a stream ends when its key is revoked, and so does its command', async () 
 });
 
 test('logs are lines of text with their time, escapes shown, and go on after a position', async () => {
-  const sandboxId = newId();
+  const [sandboxId, epoch] = [newId(), newId()];
   const at = new Date('2026-11-28T09:00:00.000Z');
   world.sandboxHost.lines.push(
-    { sandboxId, number: 1, at, text: 'first' },
-    { sandboxId, number: 2, at, text: 'evil \x1b[2J\nforged \u202e' },
+    { sandboxId, epoch, number: 1, at, text: 'first' },
+    { sandboxId, epoch, number: 2, at, text: 'evil \x1b[2J\nforged \u202e' },
   );
   const logs = `/sandbox/${world.agent.id}/logs`;
   const all = await world.call('GET', logs);
@@ -256,17 +256,25 @@ test('logs are lines of text with their time, escapes shown, and go on after a p
     '2026-11-28T09:00:00.000Z first\n2026-11-28T09:00:00.000Z evil \\u001b[2J\\u000aforged \\u202e\n',
   );
   const position = all.headers.get('berth-log-position')!;
-  assert.equal(position, `${sandboxId}:2`);
-  const rest = await world.call('GET', `${logs}?after=${sandboxId}:1`);
+  assert.equal(position, `${sandboxId}:${epoch}:2`);
+  const rest = await world.call('GET', `${logs}?after=${sandboxId}:${epoch}:1`);
   assert.equal(rest.text.split('\n').length, 2);
   assert.equal((await world.call('GET', `${logs}?after=${position}`)).text, '');
-  assert.equal((await world.call('GET', `${logs}?after=nonsense`)).status, 400);
+  for (const one of [
+    'nonsense',
+    `${sandboxId}:${epoch}`,
+    `${sandboxId}:x:1`,
+    `${sandboxId}:${epoch}:${epoch}:1`,
+  ])
+    assert.equal((await world.call('GET', `${logs}?after=${one}`)).status, 400, one);
+  const old = await world.call('GET', `${logs}?after=${sandboxId}:9`);
+  assert.deepEqual([old.status, old.headers.get('berth-log-position')], [200, `${sandboxId}:9`]);
   assert.equal((await world.call('GET', logs, { key: world.keys.foreign })).status, 404);
   const stream = await openSse(`${origin}${logs}`, {
     key: world.keys.use,
-    headers: { 'last-event-id': `${sandboxId}:1` },
+    headers: { 'last-event-id': `${sandboxId}:${epoch}:1` },
   });
   await until('the line came', () => stream.frames.length === 1);
-  assert.deepEqual([stream.frames[0]!.event, stream.frames[0]!.id], ['line', `${sandboxId}:2`]);
+  assert.deepEqual([stream.frames[0]!.event, stream.frames[0]!.id], ['line', `${sandboxId}:${epoch}:2`]);
   stream.close();
 });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { after, before, test, type TestContext } from 'node:test';
 import { checkLog, logOf, workshop, type LoggedEvent, type Workshop } from '../support/scenario.ts';
 import { detached } from '../support/faults.ts';
+import { openSse } from '../support/sse.ts';
 import { startService, type Service } from '../support/service.ts';
 import { until } from '../support/until.ts';
 import { checkSeen, view } from '../support/viewer.ts';
@@ -160,6 +161,57 @@ test('On SIGTERM a turn that does not end in time is left to the next start; on 
   await service.restart();
   assert.equal(await ended(service, second.runId), 'completed');
   assert.equal(count(await logOf(service, { runId: second.runId }), 'run.retrying', second.runId), 1);
+});
+
+/** Counts on standard error for as long as it is there. */
+const ticking = `
+  import { createInterface } from 'node:readline';
+  let ticks = 0;
+  setInterval(() => console.error('tick ' + ++ticks), 50);
+  createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method } = JSON.parse(line);
+    if (method !== 'initialize') return;
+    console.log(JSON.stringify({ jsonrpc: '2.0', id, result: { protocolVersion: 1, agentCapabilities: {} } }));
+  });`;
+
+test('A position in the log of a sandbox that the next process has taken up is followed by every line that is there.', async (t) => {
+  const manifest = JSON.stringify({ command: ['node', 'agent.mjs'], protocol: 'acp' });
+  const { service, agent } = await open(t, { 'agent.json': manifest, 'agent.mjs': ticking });
+  const path = `${service.url}/sandbox/${agent.id}/logs`;
+  const read = async (position = '') => {
+    const headers = { authorization: `Bearer ${service.key}` };
+    const answer = await fetch(`${path}?after=${position}`, { headers });
+    assert.equal(answer.status, 200);
+    const lines = (await answer.text()).split('\n').slice(0, -1);
+    return { lines, position: answer.headers.get('berth-log-position') ?? '' };
+  };
+  /** More lines than those whose numbers the next process gives again. */
+  const longer = async (least: number) => {
+    let log = await read();
+    await until('lines have come', async () => (log = await read()).lines.length > least);
+    return log;
+  };
+  assert.equal((await service.api('POST', `/sandbox/${agent.id}/start`)).status, 200);
+  const before = await longer(8);
+  await service.kill9();
+  await service.restart();
+  const held = await longer(before.lines.length + 8);
+  assert.match(held.lines.join('\n'), /berth: The sandbox was taken up again/);
+  const [sandboxId] = before.position.split(':');
+  for (const position of [before.position, `${sandboxId}:8`]) {
+    const { lines } = await read(position);
+    assert.deepEqual(lines.slice(0, held.lines.length), held.lines, position);
+    const stream = await openSse(path, { key: service.key, headers: { 'last-event-id': position } });
+    t.after(() => stream.close());
+    await until('as many came', () => stream.frames.length >= held.lines.length);
+    const told = stream.frames.map(({ data }) => JSON.parse(data!)).map(({ at, text }) => `${at} ${text}`);
+    assert.deepEqual(told.slice(0, held.lines.length), held.lines, position);
+  }
+  // One of this process is gone on from as ever.
+  const more = await longer(held.lines.length);
+  const rest = (await read(held.position)).lines;
+  const added = more.lines.slice(held.lines.length);
+  assert.deepEqual(rest.slice(0, added.length), added);
 });
 
 test('The time limit of a turn goes on while the service is away.', async (t) => {

@@ -1,35 +1,35 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import { isId } from '../../domain/ids.ts';
-import type { SandboxLogLine } from '../../services/sandbox-host.ts';
+import type { LogPosition, SandboxLogLine } from '../../services/sandbox-host.ts';
 import type { Call } from '../http/route.ts';
 import { route } from '../http/route.ts';
 import * as example from '../schemas/sandbox-examples.ts';
 import { wantsStream } from '../v1/events.ts';
 
-interface After {
-  sandboxId: string;
-  number: number;
-}
-
 const logQuery = z.strictObject({
   after: z
     .string()
     .optional()
-    .transform((value, context): After | null => {
+    .transform((value, context): LogPosition | null => {
       if (value === undefined || value === '') return null;
-      const [sandboxId = '', number = ''] = value.split(':');
-      if (isId(sandboxId) && /^\d{1,15}$/.test(number)) return { sandboxId, number: Number(number) };
+      const parts = value.split(':');
+      const [sandboxId = '', number = ''] = [parts.shift(), parts.pop()];
+      const [epoch = null] = parts;
+      const isPosition = isId(sandboxId) && /^\d{1,15}$/.test(number) && parts.length <= 1;
+      if (isPosition && (epoch === null || isId(epoch))) return { sandboxId, epoch, number: Number(number) };
       context.addIssue({ code: 'custom', message: 'must be the id of a line, as the answer gives it' });
       return z.NEVER;
     })
     .meta({
       type: 'string',
-      description: 'Only lines after this one: `id` of an event, or `Berth-Log-Position`.',
+      description:
+        'Only lines after this one: `id` of an event, or `Berth-Log-Position`. All that are kept when it is of another sandbox, or of before a restart of the service.',
     }),
 });
 
-const positionOf = (line: SandboxLogLine): string => `${line.sandboxId}:${line.number}`;
+const positionOf = ({ sandboxId, epoch, number }: LogPosition): string =>
+  [sandboxId, ...(epoch === null ? [] : [epoch]), number].join(':');
 
 // oxlint-disable-next-line no-control-regex
 const obeyed = /[\u0000-\u0008\u000a-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
@@ -42,7 +42,7 @@ export function plainLine(line: SandboxLogLine): string {
   return `${line.at.toISOString()} ${text}\n`;
 }
 
-type LogCall = Call<{ agentId: string }, { after: After | null }, unknown>;
+type LogCall = Call<{ agentId: string }, { after: LogPosition | null }, unknown>;
 
 async function text(call: LogCall): Promise<Response> {
   const { services, caller, params, query } = call;
@@ -51,13 +51,13 @@ async function text(call: LogCall): Promise<Response> {
   const headers: Record<string, string> = { 'Content-Type': 'text/plain; charset=utf-8' };
   const last = lines.at(-1);
   if (last) headers['Berth-Log-Position'] = positionOf(last);
-  else if (query.after) headers['Berth-Log-Position'] = `${query.after.sandboxId}:${query.after.number}`;
+  else if (query.after) headers['Berth-Log-Position'] = positionOf(query.after);
   const bytes = Buffer.from(lines.map(plainLine).join(''));
   headers['Content-Length'] = String(bytes.length);
   return call.download(200, headers, call.isHead ? null : Readable.from([bytes], { objectMode: false }));
 }
 
-async function stream(call: LogCall, after: After | null): Promise<Response> {
+async function stream(call: LogCall, after: LogPosition | null): Promise<Response> {
   const { services, caller, params } = call;
   const gone = call.gone();
   const lines = services.sandboxExec.logs(caller, params.agentId, { after, follow: true, signal: gone });
@@ -91,7 +91,7 @@ export const logRoutes = [
       {
         name: 'Last-Event-ID',
         description: 'In a stream: the line after which to go on. Wins over `after`.',
-        example: '0197c2b9-1a20-7c91-8d3e-7f6a5b4c3d2e:7',
+        example: example.logPosition,
       },
     ],
     replies: {

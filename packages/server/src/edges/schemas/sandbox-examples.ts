@@ -57,8 +57,10 @@ export const execStream = [
   '',
 ].join('\n\n');
 
+export const logPosition = `${sandbox.sandboxId}:0197c2b8-90d0-7a41-9f2c-3b4c5d6e7f80:7`;
+
 export const logStream = [
-  `id: ${sandbox.sandboxId}:7\nevent: line\ndata: {"at":"2026-11-28T09:36:20.000Z","text":"The model took long to answer."}`,
+  `id: ${logPosition}\nevent: line\ndata: {"at":"2026-11-28T09:36:20.000Z","text":"The model took long to answer."}`,
   '',
 ].join('\n\n');
 
