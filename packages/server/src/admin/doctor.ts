@@ -9,10 +9,16 @@ import { openSandboxDriver } from '../open-sandbox-driver.ts';
 import { findOllama } from '../gateway/ollama.ts';
 import { readProviders } from '../gateway/providers.ts';
 import { createLogger } from '../logger.ts';
+import { isolationProblem } from '../sandbox/minimum.ts';
 import { describe } from '../sandbox/probe.ts';
 import { findEngines } from '../store/embedded/engine.ts';
+import { checkUsable } from '../store/migrate.ts';
+import { openReached } from '../store/reach.ts';
 import { CommandError } from './run.ts';
 import { nearestThere, TrialFolders } from './trial-folders.ts';
+
+/** A server that takes a connection and then says nothing must not hold up who wants to know why nothing works. */
+const ANSWER_SECONDS = 5;
 
 interface Finding {
   part: string;
@@ -22,7 +28,7 @@ interface Finding {
 
 /** Says what this machine offers and lacks, and the exact remedy; exit code 1 when the service could not work. */
 export async function doctor(config: Config, env: NodeJS.ProcessEnv, asJson: boolean): Promise<number> {
-  const findings = [nodeVersion(), await git(), database(config), disk(config)];
+  const findings = [nodeVersion(), await git(), await database(config), disk(config)];
   findings.push(await models(config, env), await sandbox(config), await port(config));
   const ok = findings.every((finding) => finding.ok);
   if (asJson) process.stdout.write(`${JSON.stringify({ ok, findings }, null, 2)}\n`);
@@ -53,13 +59,27 @@ async function git(): Promise<Finding> {
   }
 }
 
-function database(config: Config): Finding {
-  // The URL holds a password, so only that there is one is said.
-  if (config.databaseUrl !== null)
-    return { part: 'database', ok: true, lines: ['BERTH_DATABASE_URL is set'] };
+async function database({ databaseUrl }: Config): Promise<Finding> {
+  const part = 'database';
+  if (databaseUrl !== null) {
+    try {
+      const db = await openReached({ connection: databaseUrl, pool: 1, answerSeconds: ANSWER_SECONDS });
+      try {
+        await checkUsable(db.sql);
+      } finally {
+        await db.close();
+      }
+      // The URL holds a password, so only that there is one is said.
+      return { part, ok: true, lines: ['BERTH_DATABASE_URL is set, and its server can be used'] };
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      const lines = ['the one of BERTH_DATABASE_URL cannot be used', `problem: ${why}`];
+      return { part, ok: false, lines };
+    }
+  }
   const [engine] = findEngines();
-  if (engine) return { part: 'database', ok: true, lines: [`embedded PostgreSQL (${engine.kind})`] };
-  return { part: 'database', ok: false, lines: ['no PostgreSQL for this platform; set BERTH_DATABASE_URL'] };
+  if (engine) return { part, ok: true, lines: [`embedded PostgreSQL (${engine.kind})`] };
+  return { part, ok: false, lines: ['no PostgreSQL for this platform; set BERTH_DATABASE_URL'] };
 }
 
 function disk({ dataDir }: Config): Finding {
@@ -133,11 +153,18 @@ async function sandbox(config: Config): Promise<Finding> {
     );
     const capabilities = await driver.capabilities(true);
     const lines = describe(capabilities).map((line) => line.replace(/^sandbox: /, ''));
+    const refusal = await isolationProblem(driver, {
+      minimum: config.minIsolation,
+      allowsProcesses: config.allowsProcessSandbox,
+      // Only the first start makes one, and the embedded database cannot be asked without starting it.
+      organisations: 1,
+    });
+    if (refusal !== null) lines.splice(1, 0, `problem: the service does not start with it: ${refusal}`);
     await clear().catch((error: unknown) =>
       lines.push(`note: not all of the trial could be removed: ${String(error)}`),
     );
     if (isInterrupted) throw new CommandError('The doctor was interrupted.');
-    return { part, ok: capabilities.usable, lines };
+    return { part, ok: capabilities.usable && refusal === null, lines };
   } catch (error) {
     if (error instanceof CommandError) throw error;
     await clear().catch(() => undefined);

@@ -16,7 +16,7 @@ export async function isolationProblem(
   policy: IsolationPolicy,
 ): Promise<string | null> {
   if (driver.name === 'process' && !policy.allowsProcesses)
-    return 'BERTH_SANDBOX=process runs agents without any isolation; it is refused unless BERTH_UNSAFE_PROCESS_SANDBOX is 1.';
+    return 'BERTH_SANDBOX=process runs agents without any isolation; it is refused unless BERTH_UNSAFE_PROCESS_SANDBOX is 1 and BERTH_MIN_ISOLATION is none.';
   let isolation: Isolation;
   try {
     isolation = await driver.isolation();
@@ -25,7 +25,7 @@ export async function isolationProblem(
     return `BERTH_SANDBOX=${driver.name} is not usable, so its isolation is not known: ${why}`;
   }
   if (isolationGrades.indexOf(isolation) < isolationGrades.indexOf(policy.minimum))
-    return `BERTH_MIN_ISOLATION asks for ${policy.minimum}, and the driver ${driver.name} gives ${isolation} here; choose another driver or runtime, or lower the minimum.`;
+    return `BERTH_MIN_ISOLATION asks for ${policy.minimum}, and the driver ${driver.name} gives ${isolation} here; choose another driver or runtime, or set BERTH_MIN_ISOLATION=${isolation}.`;
   if (isolation === 'none' && policy.organisations > 1)
     return `BERTH_SANDBOX=${driver.name} isolates nothing, and there are ${policy.organisations} organisations; it is for one alone.`;
   return null;

@@ -52,6 +52,13 @@ export async function migrate(db: Database, migrations: Migration[] = readMigrat
   }
 }
 
+/** Whether this version of the service could bring a database up to date, without changing it. Throws SchemaError. */
+export async function checkUsable(sql: Sql, migrations: Migration[] = readMigrations()): Promise<void> {
+  await checkServer(sql);
+  if ((await schemaVersion(sql)) === 0) return;
+  for (const row of await readApplied(sql)) checkApplied(row, migrations);
+}
+
 /** The version of the schema in a database; 0 = none. */
 export async function schemaVersion(sql: Sql): Promise<number> {
   const [table] = await sql<

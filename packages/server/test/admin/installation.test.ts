@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { connect, createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { hostCommands } from '../../../cli/src/host.ts';
 import { readConfig } from '../../src/config.ts';
 import { clusterMajor } from '../../src/store/embedded/cluster.ts';
-import { startEmbedded, type Connection } from '../../src/store/embedded/server.ts';
+import { startEmbedded } from '../../src/store/embedded/server.ts';
 import { berthIn, type BerthOptions } from '../support/berth.ts';
+import { addressOf } from '../support/database-address.ts';
 import { folderForDatabases, testDatabase } from '../support/database.ts';
 import { silentLog } from '../support/log.ts';
 import { placeCluster } from '../support/prepared-cluster.ts';
@@ -38,19 +38,6 @@ async function refused(run: Run, reason: RegExp): Promise<string> {
   assert.match(stderr, /^berth: [^\n]+\n$/);
   assert.match(stderr, reason);
   return stderr;
-}
-
-/** The database by TCP, as an address can name it; that of the tests listens on a socket alone. */
-async function addressOf(t: TestContext, { host, user, password, database }: Connection): Promise<string> {
-  const server = createServer((client) => {
-    const far = connect(`${String(host)}/.s.PGSQL.5432`);
-    for (const socket of [client, far]) socket.on('error', () => undefined);
-    client.pipe(far).pipe(client);
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  t.after(() => void server.close());
-  const { port } = server.address() as AddressInfo;
-  return `postgres://${user}:${encodeURIComponent(String(password))}@127.0.0.1:${port}/${database}`;
 }
 
 test('a command for an existing installation is refused in one line where there is none, and makes nothing there', async (t) => {
