@@ -25,9 +25,14 @@ const sessionTimeoutMs = 60_000;
 const cancelTimeoutMs = 10_000;
 /** Idle sessions beyond it are closed, the oldest first: their history comes from the log again when they are needed. */
 const maxSessions = 200;
+/**
+ * Sessions that the launcher keeps a note of, which are fewer than all of its notes. One beyond it, the least recently used,
+ * begins anew after a restart of the service, with its history as text.
+ */
+const maxNotedSessions = 900;
 /** Questions that may wait for an answer in one turn; what is asked beyond is refused at once. */
 const maxOpenQuestions = 32;
-/** Of a question's JSON-RPC id: those of harnesses are numbers, or have some dozens. */
+/** Of a question's JSON-RPC id as JSON within its quotes: those of harnesses are numbers, or have some dozens. */
 const maxIdChars = 200;
 
 interface Session {
@@ -46,6 +51,8 @@ export class AcpHarness implements HarnessConnection {
   /** By conversation, the least recently used first. */
   readonly #sessions = new Map<string, Session>();
   readonly #byId = new Map<string, Session>();
+  /** Conversations that the launcher has a note of, the least recently used first. */
+  readonly #noted = new Set<string>();
   readonly #acknowledgements: Acknowledgements;
   readonly #answered: AnsweredQuestions;
 
@@ -73,6 +80,7 @@ export class AcpHarness implements HarnessConnection {
     this.#answered.restore(notes);
     const known = readNotes(notes);
     for (const { conversationId, sessionId } of known) {
+      this.#noted.add(conversationId);
       if (this.#byId.has(sessionId)) continue;
       const session: Session = { id: sessionId, conversationId, preamble: '', turn: null };
       this.#sessions.set(conversationId, session);
@@ -99,7 +107,8 @@ export class AcpHarness implements HarnessConnection {
       begin: () => {
         begin();
         for (const note of known) {
-          if (note.turn !== null && !resumed.has(note.conversationId)) this.closeSession(note.conversationId);
+          if (note.turn !== null && !resumed.has(note.conversationId))
+            this.closeSession(note.conversationId, true);
         }
       },
     };
@@ -122,14 +131,15 @@ export class AcpHarness implements HarnessConnection {
     return this.#byId.get(sessionId)?.conversationId ?? null;
   }
 
-  closeSession(conversationId: string): void {
+  /** `mayRun`: an earlier process of the service may have left a turn in it. */
+  closeSession(conversationId: string, mayRun = false): void {
     const session = this.#sessions.get(conversationId);
     if (!session) return;
     this.#forget(session);
-    this.#channel.note(sessionNote(conversationId), null);
+    this.#dropNote(conversationId);
     if (this.#capabilities.close) {
       this.#channel.peer.request('session/close', { sessionId: session.id }).catch(() => undefined);
-    } else if (session.turn) {
+    } else if (session.turn || mayRun) {
       this.#channel.peer.notify('session/cancel', { sessionId: session.id });
     }
   }
@@ -191,6 +201,7 @@ export class AcpHarness implements HarnessConnection {
       turn: { runId, attempt, promptId: id, promptEnd, toldBefore, asked: {} },
     };
     const turn = new OpenTurn(this.#channel, note, request, []);
+    this.#makeRoomForNote(session.conversationId);
     turn.writeNote();
     const answer = peer.request('session/prompt', this.#promptParams(session, request), id);
     session.preamble = '';
@@ -305,6 +316,21 @@ export class AcpHarness implements HarnessConnection {
     }
   }
 
+  #dropNote(conversationId: string): void {
+    this.#noted.delete(conversationId);
+    this.#channel.note(sessionNote(conversationId), null);
+  }
+
+  /** A turn without a note would begin anew with the next process of the service, and run twice. */
+  #makeRoomForNote(conversationId: string): void {
+    this.#noted.delete(conversationId);
+    for (const other of this.#noted) {
+      if (this.#noted.size < maxNotedSessions) break;
+      if (!this.#sessions.get(other)?.turn) this.#dropNote(other);
+    }
+    this.#noted.add(conversationId);
+  }
+
   #forget(session: Session): void {
     this.#sessions.delete(session.conversationId);
     this.#byId.delete(session.id);
@@ -313,7 +339,7 @@ export class AcpHarness implements HarnessConnection {
 
 /** With each question the launcher notes all that are open: one of this length is noted as often as there are others. */
 function isLong(id: string | number): boolean {
-  return typeof id === 'string' && id.length > maxIdChars;
+  return JSON.stringify(id).length - '""'.length > maxIdChars;
 }
 
 function turnResult({ stopReason, _meta: meta }: Json): TurnResult {

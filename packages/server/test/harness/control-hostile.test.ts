@@ -193,6 +193,30 @@ test('a launcher that dials again goes on where its lines were whole', async (t)
   assert.deepEqual(got.at(-1), ['three', 14]);
 });
 
+test('a launcher that has as many notes as it may tell of takes what changes one, and no further one', async (t) => {
+  const { endpoint, events, dial } = await open(t);
+  const heard: number[] = [];
+  events.onHello = (notes) => {
+    heard.push(...[...notes.values()].map((value) => String(value).length));
+    endpoint.welcome();
+  };
+  const socket = dial();
+  let got = '';
+  socket.on('data', (bytes: Buffer) => (got += bytes.toString('latin1')));
+  const valueOf = (n: number) => 'x'.repeat([9_900, 10_100][n] ?? 10);
+  socket.write(hello({ notes: Array.from({ length: 1000 }, (_, n) => [`known:${n}`, valueOf(n)]) }));
+  await until('it is welcome', () => got !== '');
+  assert.deepEqual(heard, [9_900, ...Array(998).fill(10)]);
+  endpoint.note('known:7', 'changed');
+  endpoint.note('further', 'one too many');
+  endpoint.write('then\n');
+  await until('all has come', () => got.includes('then'));
+  assert.deepEqual([got.includes('changed'), got.includes('one too many')], [true, false]);
+  endpoint.note('known:8', null);
+  endpoint.note('another', 'in its place');
+  await until('there is room again', () => got.includes('in its place'));
+});
+
 test('what is noted while no launcher is there is kept for the next one, of each thing the last, and comes with what was written', async (t) => {
   const { endpoint, dial } = await open(t);
   endpoint.note('session:a', { asked: 'a question' });

@@ -78,7 +78,7 @@ function talk() {
     return asked.pop()!.id;
   };
   const answered = (id: string) => left.filter(({ message }) => message?.['id'] === id);
-  return { channel, notes, askedFor, hear, answered };
+  return { channel, notes, left, askedFor, hear, answered };
 }
 
 const tells = (update: object) =>
@@ -292,10 +292,10 @@ test('A question that comes to be on record, or is answered, takes nothing back 
 });
 
 /** The next process, to which the launcher sends again what nobody has acknowledged: no turn of it goes on. */
-function afterwards(notes: Map<string, unknown>, lines: string[], prompt: number) {
+function afterwards(notes: Map<string, unknown>, lines: string[], prompt: number, close = true) {
   const next = talk();
   for (const id of [1, prompt]) next.channel.peer.expect(id).catch(() => undefined);
-  const harness = new AcpHarness(next.channel, { ...capabilities, close: true }, '/workspace');
+  const harness = new AcpHarness(next.channel, { ...capabilities, close }, '/workspace');
   harness.adopted(new Map(notes), 1, () => undefined).begin();
   for (const text of lines) next.hear(text);
   return next;
@@ -348,4 +348,60 @@ test('A question that the next process has answered is not answered again by the
 test('A question that policy answered, and that is not on record, is asked anew by its line in the turn that is taken up.', async () => {
   const turn = await takenUp({ told: 0, onAskedBefore: () => null }, yes);
   assert.equal(turn.asked.length, 1);
+});
+
+test('A turn that nobody takes up is cancelled in a harness that closes no session.', async () => {
+  const first = talk();
+  const harness = new AcpHarness(first.channel, capabilities, '/workspace');
+  void harness.prompt({ ...turnOf('r1', []), ...prompted });
+  first.hear(answers(await first.askedFor('session/new'), { sessionId: 's1' }));
+  const prompt = await first.askedFor('session/prompt');
+  const second = afterwards(first.notes, [], prompt, false);
+  await settled();
+  const told = second.left.map(({ message }) => [message?.['method'], message?.['params']]);
+  assert.deepEqual(told, [['session/cancel', { sessionId: 's1' }]]);
+});
+
+test('However many conversations a harness has had, those with a turn and the last are noted, and fewer in all than a launcher may tell of.', async () => {
+  const { channel, notes, askedFor, hear } = talk();
+  const harness = new AcpHarness(channel, { ...capabilities, history: false }, '/workspace');
+  const begin = async (n: number) => {
+    const turn = harness.prompt({ ...turnOf(`r${n}`, []), ...prompted, conversationId: `c${n}` });
+    hear(answers(await askedFor('session/new'), { sessionId: `s${n}` }));
+    return { turn, prompt: await askedFor('session/prompt') };
+  };
+  await begin(0);
+  for (let n = 1; n < 1005; n += 1) {
+    const { turn, prompt } = await begin(n);
+    hear(answers(prompt, { stopReason: 'end_turn' }));
+    await turn;
+  }
+  await begin(1005);
+  assert.equal(notes.size, 900);
+  const isNoted = (n: number) => notes.has(`session:c${n}`);
+  assert.deepEqual([0, 1, 100, 1004, 1005].map(isNoted), [true, false, false, true, true]);
+});
+
+test('A note has room for all the questions that may be open, whose ids are as long as they may be.', async () => {
+  const { channel, notes, askedFor, hear, answered } = talk();
+  const harness = new AcpHarness(channel, capabilities, '/workspace');
+  const onQuestion = () => new Promise<Answer>(() => undefined);
+  void harness.prompt({ ...turnOf('r1', []), ...prompted, onQuestion });
+  hear(answers(await askedFor('session/new'), { sessionId: 's1' }));
+  await askedFor('session/prompt');
+  const { params } = JSON.parse(asks) as { params: object };
+  const ask = (id: string) =>
+    hear(JSON.stringify({ jsonrpc: '2.0', id, method: 'session/request_permission', params }));
+  // Written as JSON it is twice as long.
+  const quotes = '"'.repeat(150);
+  ask(quotes);
+  await settled();
+  assert.equal(answered(quotes).length, 1);
+  for (let n = 10; n < 42; n += 1) ask(`${n}${'x'.repeat(198)}`);
+  await settled();
+  const [note] = [...notes].filter(([key]) => key.startsWith('session:'));
+  const { asked } = (note![1] as { turn: { asked: object } }).turn;
+  assert.equal(Object.keys(asked).length, 32);
+  const told = JSON.stringify(note);
+  assert.ok(told.length > 7000 && told.length < 10_000, `${told.length} characters`);
 });

@@ -36,7 +36,8 @@ const usualUnansweredMs = 60_000;
 /** Dials that wait for their hello; further ones are closed at once. */
 const maxGreeting = 4;
 const maxNotes = 1000;
-const maxNoteChars = 4000;
+/** A turn with all the questions that may be open, whose ids are as long as they may be, has fewer. */
+const maxNoteChars = 10_000;
 
 /** No launcher ever comes here, and what follows from here on fits into a frame's position. */
 const maxPosition = 2 ** 47;
@@ -76,7 +77,8 @@ export class Endpoint {
   readonly #lines: LineCutter;
   readonly #pace: ReadingPace;
   #sent = new ByteLog();
-  #noteCount = new Set<string>();
+  /** What the launcher keeps: beyond the limit its hello would be refused. */
+  readonly #noted = new Set<string>();
   /** Not sent yet, by key: of each the last, until there is somebody to send it to. */
   readonly #notes = new Map<string, Buffer>();
   #socket: Socket | null = null;
@@ -190,9 +192,9 @@ export class Endpoint {
    * more than one frame, so that a kill leaves both or none.
    */
   note(key: string, value: unknown): void {
-    if (value === null) this.#noteCount.delete(key);
-    else this.#noteCount.add(key);
-    if (this.#noteCount.size > maxNotes) return;
+    if (value === null) this.#noted.delete(key);
+    else if (this.#noted.has(key) || this.#noted.size < maxNotes) this.#noted.add(key);
+    else return;
     if (this.#notes.size === 0) process.nextTick(() => this.#sendNotes());
     this.#notes.set(key, jsonFrame(frameKinds.note, 0, { key, value }));
   }
@@ -299,6 +301,7 @@ export class Endpoint {
     this.#intake = intake;
     this.#launcherBase = hello.base;
     this.#launcherReceived = hello.received;
+    for (const key of hello.keys) this.#noted.add(key);
     // Also when it went away between its hello and the welcome.
     if (this.#isAwaited) return this.welcome();
     // Of an earlier process of the service: what it had is not ours to send again.
@@ -388,6 +391,8 @@ export class Endpoint {
 interface Hello {
   base: number;
   received: number;
+  /** Of all notes that the launcher has; `notes` are those that are short enough to be read. */
+  keys: string[];
   notes: Notes;
 }
 
@@ -403,11 +408,13 @@ function readHello(text: string): Hello | null {
   if (!isPosition(base) || !isPosition(received) || !Array.isArray(notes) || notes.length > maxNotes)
     return null;
   const known: Notes = new Map();
+  const keys: string[] = [];
   for (const note of notes) {
     if (!Array.isArray(note) || typeof note[0] !== 'string') return null;
+    keys.push(note[0]);
     if (isShort(note)) known.set(note[0], note[1]);
   }
-  return { base, received, notes: known };
+  return { base, received, keys, notes: known };
 }
 
 /** Nesting that is too deep to be written is too long as well. */
