@@ -3,7 +3,7 @@ export type { BerthClient, ListOptions, Page, SendInput, SendOptions } from './c
 export { sandboxFilePath, terminalAddress } from './sandboxes.ts';
 export type { ExecEvent, LogLine, WriteOptions } from './sandboxes.ts';
 export type { ClientOptions } from './http.ts';
-export { BerthError } from './errors.ts';
+export { BerthError, isAway } from './errors.ts';
 export { apply, emptyView } from './derive.ts';
 export type { ToolSpan, View } from './derive.ts';
 export type { FollowOptions } from './streams.ts';

@@ -1,6 +1,7 @@
 import { BerthError } from './errors.ts';
 import type { RequestOptions, Send } from './http.ts';
 import { readSse } from './sse.ts';
+import { followStream, type FollowOptions } from './streams.ts';
 import type {
   ExecAnswer,
   ExecCreate,
@@ -81,11 +82,21 @@ export function createSandboxes(send: Send) {
         ...given(signal),
       });
       let isOver = false;
-      for await (const { event, data } of readSse(response.body!)) {
-        isOver ||= event === 'exit';
-        yield { type: event, ...(JSON.parse(data) as object) } as ExecEvent;
+      let cause: unknown;
+      try {
+        for await (const { event, data } of readSse(response.body!)) {
+          isOver ||= event === 'exit';
+          yield { type: event, ...(JSON.parse(data) as object) } as ExecEvent;
+        }
+      } catch (error) {
+        if (signal?.aborted || error instanceof SyntaxError) throw error;
+        cause = error;
       }
-      if (!isOver) throw new BerthError('The stream of the command broke off.', { status: 0 });
+      if (!isOver)
+        throw new BerthError(
+          'The connection broke off before the command had ended: what became of it is not known, and it is not repeated.',
+          { status: 0, cause },
+        );
     },
 
     /** The kept lines as text. */
@@ -96,18 +107,25 @@ export function createSandboxes(send: Send) {
           headers: { accept: 'text/plain' },
         })
       ).text(),
-    async *followLogs(
+    /** Ends with the sandbox; a connection that breaks is taken up again after the last line. */
+    followLogs: (
       agentId: string,
-      options: { after?: string; signal?: AbortSignal } = {},
-    ): AsyncGenerator<LogLine> {
-      const response = await send('GET', `/sandbox/${id(agentId)}/logs`, {
-        query: { after: options.after },
-        headers: { accept: 'text/event-stream' },
-        ...given(options.signal),
-      });
-      for await (const { id, data } of readSse(response.body!))
-        yield { id: id ?? '', ...(JSON.parse(data) as { at: string; text: string }) };
-    },
+      { after, ...options }: { after?: string } & Pick<FollowOptions, 'signal' | 'onReconnect'> = {},
+    ): AsyncGenerator<LogLine> =>
+      followStream(
+        send,
+        `/sandbox/${id(agentId)}/logs`,
+        {
+          query: { after },
+          place: null,
+          read: ({ id, data }) => ({ id: id ?? '', ...(JSON.parse(data) as { at: string; text: string }) }),
+          placeAfter: (line) => line.id,
+          isEnd: () => false,
+          isOver: null,
+          endsWhole: true,
+        },
+        options,
+      ),
 
     snapshots: {
       list: async (agentId: string, query: { limit?: number; cursor?: string } = {}) => {

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { BerthError, type Event, type Run } from '@berth/sdk';
+import { isAway, type Event, type Run } from '@berth/sdk';
 import { text, type Command, type Context, exitCodes } from '../command.ts';
 import { findAgent } from '../find-agent.ts';
 import { printOne, printTable, safe } from '../print.ts';
@@ -70,8 +70,7 @@ async function followAgent(
       }
     } catch (error) {
       if (signal.aborted) return;
-      const isAway = error instanceof BerthError && (error.status === 0 || error.status >= 502);
-      if (!isAway || looks === 0) throw error;
+      if (!isAway(error) || looks === 0) throw error;
       note(`${error.message} Trying again.\n`);
     }
     await delay(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);

@@ -1,4 +1,4 @@
-import { everyItem, type ExecEvent, type Sandbox } from '@berth/sdk';
+import { everyItem, isAway, type ExecEvent, type Sandbox } from '@berth/sdk';
 import { exitCodes, text, UsageError, type Command, type Context } from '../command.ts';
 import { findAgent } from '../find-agent.ts';
 import { printOne, printTable, safe } from '../print.ts';
@@ -97,6 +97,28 @@ async function readInput(context: Context): Promise<string> {
   return Buffer.concat(parts).toString(context.json ? 'utf8' : 'base64');
 }
 
+/** Prints the log as it grows, through restarts of the service, until the sandbox ends or the context is cancelled. */
+async function followLogs(context: Context, agentId: string, given: string | undefined): Promise<void> {
+  let after = given;
+  const { client, signal } = context;
+  const onReconnect = (tries: number): void => {
+    if (tries === 1) context.note('The connection broke off. Trying again.\n');
+  };
+  for (;;) {
+    try {
+      const place = after === undefined ? {} : { after };
+      for await (const line of client.sandboxes.followLogs(agentId, { signal, onReconnect, ...place })) {
+        after = line.id;
+        context.out(context.json ? `${JSON.stringify(line)}\n` : `${line.at} ${safe(line.text)}\n`);
+      }
+      return;
+    } catch (error) {
+      if (!isAway(error)) throw error;
+      context.note(`${error.message} Trying again.\n`);
+    }
+  }
+}
+
 export const sandboxCommands: Command[] = [
   {
     name: 'sandbox list',
@@ -156,12 +178,8 @@ export const sandboxCommands: Command[] = [
       const after = text(values, 'after');
       if (!values['follow'] && !context.json)
         return void context.out(safe(await context.client.sandboxes.logs(agent.id, after), true));
-      const lines = context.client.sandboxes.followLogs(agent.id, {
-        signal: context.signal,
-        ...(after === undefined ? {} : { after }),
-      });
-      for await (const line of lines)
-        context.out(context.json ? `${JSON.stringify(line)}\n` : `${line.at} ${safe(line.text)}\n`);
+      await followLogs(context, agent.id, after);
+      return context.signal.aborted ? exitCodes.cancelled : exitCodes.ok;
     },
   },
 ];
