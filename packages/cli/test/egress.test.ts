@@ -39,12 +39,48 @@ test('a preset that is listed is taken off, and one whose denial would change no
   assert.deepEqual(taken, { code: 0, told: '', written: { ...listed, presets: ['npm'] } });
   for (const policy of [
     { ...listed, presets: ['npm'] },
-    { ...listed, mode: 'open' },
+    { ...listed, mode: 'open', presets: ['npm'] },
   ]) {
     const refused = await change(t, policy, ['deny', 'github', 'evil.example']);
     assert.deepEqual([refused.code, refused.written], [1, null]);
     assert.match(refused.told, /github: .* name its hosts to deny them/);
   }
+});
+
+test('a preset that is listed is taken off in mode open too, and it is said that its hosts stay allowed', async (t) => {
+  const taken = await change(t, { ...listed, mode: 'open' }, ['deny', 'npm']);
+  assert.deepEqual([taken.code, taken.written], [0, { ...listed, mode: 'open', presets: ['github'] }]);
+  assert.match(taken.told, /^npm: taken off, but in mode open every host stays allowed; [^\n]+\n$/);
+});
+
+test('a misspelt preset is no host: the preset is named, and how the host is given', async (t) => {
+  for (const [word, preset] of [
+    ['NPM', 'npm'],
+    ['Go', 'go'],
+    ['gihtub', 'github'],
+    ['GitHup', 'github'],
+    ['pyp', 'pypi'],
+    ['crate', 'crates'],
+    ['nodes', 'node'],
+    ['ggitlab', 'gitlab'],
+  ] as const)
+    for (const [verb, host] of [
+      ['allow', `${word}:443`],
+      ['deny', `${word}:*`],
+    ] as const) {
+      const refused = await change(t, listed, [verb, 'good.test', word]);
+      assert.deepEqual([refused.code, refused.written], [1, null], word);
+      assert.ok(refused.told.startsWith(`${word}: this is no preset; ${preset} is one. `), refused.told);
+      assert.ok(refused.told.endsWith(` ${host}\n`), refused.told);
+    }
+});
+
+test('a host whose name is like that of a preset is taken with a port or a dot, and moved where it is listed', async (t) => {
+  const hosts = ['gihtub:443', 'node1:*', 'npm.lan', 'gw', 'gitea', 'mirror', 'node-12'];
+  const allowed = await change(t, listed, ['allow', ...hosts]);
+  assert.deepEqual(allowed, { code: 0, told: '', written: { ...listed, allow: hosts } });
+  const moved = await change(t, { ...listed, allow: ['gihtub'] }, ['deny', 'gihtub']);
+  assert.deepEqual(moved, { code: 0, told: '', written: { ...listed, deny: ['gihtub'] } });
 });
 
 test('a host is not allowed where it stays denied: what is denied is named', async (t) => {

@@ -50,9 +50,41 @@ function split(given: string[]): { rules: string[]; presets: string[] } {
   return { rules: given.filter((text) => !isPreset(text)), presets: given.filter(isPreset) };
 }
 
+/** Whether one letter too many, too few, another one, or two that changed places, makes one word of the other. */
+function isOneEditAway(word: string, other: string): boolean {
+  let start = 0;
+  while (start < word.length && word[start] === other[start]) start += 1;
+  const [rest, otherRest] = [word.slice(start), other.slice(start)];
+  const swapped = `${rest[1]}${rest[0]}${rest.slice(2)}`;
+  return (
+    rest.slice(1) === otherRest.slice(1) ||
+    rest.slice(1) === otherRest ||
+    rest === otherRest.slice(1) ||
+    swapped === otherRest
+  );
+}
+
+/** The preset that was meant, as far as one can tell; words of two letters are too close to too much. */
+function presetLike(word: string): string | undefined {
+  const lower = word.toLowerCase();
+  return presetNames.find((name) => name === lower || (word.length > 2 && isOneEditAway(lower, name)));
+}
+
+/** A misspelt preset would be stored as a host that nobody reaches. What is listed already can be moved. Throws UsageError. */
+function refuseMisspelt({ allow, deny }: Required<EgressPut>, rules: string[], port: string): void {
+  for (const word of rules) {
+    const preset =
+      /^[\w-]+$/.test(word) && ![...allow, ...deny].includes(word) ? presetLike(word) : undefined;
+    if (preset !== undefined)
+      throw new UsageError(
+        `${word}: this is no preset; ${preset} is one. If it is a host of that name, say so with a port: ${word}:${port}`,
+      );
+  }
+}
+
 /** What would change nothing must not look as if the hosts were denied. Throws UsageError. */
 function refuseUnlisted({ mode, presets: listed }: Required<EgressPut>, presets: string[]): void {
-  const idle = presets.filter((name) => mode === 'open' || !listed.includes(name));
+  const idle = presets.filter((name) => !listed.includes(name));
   if (idle.length === 0) return;
   const why =
     mode === 'open' ? 'in mode open every host is allowed without it' : 'it is not among those of this agent';
@@ -117,6 +149,7 @@ export const egressCommands: Command[] = [
     run: (context, [agent, ...given]) =>
       change(context, agent!, (policy) => {
         const { rules, presets } = split(given);
+        refuseMisspelt(policy, rules, '443');
         add(policy.allow, rules);
         add(policy.presets, presets);
         remove(policy.deny, rules);
@@ -132,7 +165,12 @@ export const egressCommands: Command[] = [
     run: (context, [agent, ...given]) =>
       change(context, agent!, (policy) => {
         const { rules, presets } = split(given);
+        refuseMisspelt(policy, rules, '*');
         refuseUnlisted(policy, presets);
+        if (policy.mode === 'open' && presets.length > 0)
+          context.note(
+            `${presets.join(', ')}: taken off, but in mode open every host stays allowed; name its hosts to deny them\n`,
+          );
         remove(policy.allow, rules);
         remove(policy.presets, presets);
         add(policy.deny, rules);
