@@ -30,11 +30,10 @@ export class BerthError extends Error {
 }
 
 /** What a service answers, or does not, while it restarts. */
-const AWAY = new Set([0, 502, 503, 504]);
 
 /** Whether a service that restarts may be the reason, so that it is worth trying again. */
 export function isAway(error: unknown): error is BerthError {
-  return error instanceof BerthError && AWAY.has(error.status);
+  return error instanceof BerthError && (error.status === 0 || error.status >= 502);
 }
 
 export async function errorOf(response: Response): Promise<BerthError> {

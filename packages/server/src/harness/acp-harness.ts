@@ -104,11 +104,11 @@ export class AcpHarness implements HarnessConnection {
           begun.find((note) => note.conversationId === turn.conversationId)!,
         );
       },
-      begin: () => {
+      begin: (underWay) => {
         begin();
         for (const note of known) {
           if (note.turn !== null && !resumed.has(note.conversationId))
-            this.closeSession(note.conversationId, true);
+            this.closeSession(note.conversationId, underWay.has(note.conversationId));
         }
       },
     };
@@ -131,15 +131,15 @@ export class AcpHarness implements HarnessConnection {
     return this.#byId.get(sessionId)?.conversationId ?? null;
   }
 
-  /** `mayRun`: an earlier process of the service may have left a turn in it. */
-  closeSession(conversationId: string, mayRun = false): void {
+  /** `isUnderWay`: an earlier process of the service has left a turn in it. */
+  closeSession(conversationId: string, isUnderWay = false): void {
     const session = this.#sessions.get(conversationId);
     if (!session) return;
     this.#forget(session);
     this.#dropNote(conversationId);
     if (this.#capabilities.close) {
       this.#channel.peer.request('session/close', { sessionId: session.id }).catch(() => undefined);
-    } else if (session.turn || mayRun) {
+    } else if (session.turn || isUnderWay) {
       this.#channel.peer.notify('session/cancel', { sessionId: session.id });
     }
   }

@@ -30,9 +30,11 @@ export async function adoptTurns(deps: Dependencies, places: AdoptedPlace[]): Pr
   const lanes = new Map((await deps.life.owned()).map((lane) => [lane.conversationId, lane]));
   const resumed: string[] = [];
   for (const { kept, harness } of places) {
+    const underWay = new Set<string>();
     for (const unfinished of harness.unfinished) {
       const lane = lanes.get(unfinished.conversationId);
       if (!lane || !isOf(lane, kept, unfinished)) continue;
+      underWay.add(lane.conversationId);
       const isResumed = await resume(deps, kept, harness, unfinished, lane).catch((error: unknown) => {
         deps.log.warn('A turn could not be taken up; it is tried again.', {
           runId: lane.runId,
@@ -42,7 +44,7 @@ export async function adoptTurns(deps: Dependencies, places: AdoptedPlace[]): Pr
       });
       if (isResumed) resumed.push(lane.conversationId);
     }
-    harness.begin();
+    harness.begin(underWay);
   }
   return resumed;
 }

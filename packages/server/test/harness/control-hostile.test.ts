@@ -217,6 +217,30 @@ test('a launcher that has as many notes as it may tell of takes what changes one
   await until('there is room again', () => got.includes('in its place'));
 });
 
+test('what a launcher told of that has gone again takes no room from the notes of the next one, nor what it was told to forget', async (t) => {
+  const { endpoint, dial } = await open(t);
+  const notesOf = (n: number) => Array.from({ length: 990 }, (_, at) => [`${n}:${at}`, 'x']);
+  for (let n = 0; n < 3; n += 1) {
+    const socket = dial();
+    let got = '';
+    socket.on('data', (bytes: Buffer) => (got += bytes.toString('latin1')));
+    socket.write(hello({ notes: notesOf(n) }));
+    await until('it is welcome', () => got !== '');
+    for (let at = 0; at < 10; at += 1) endpoint.note(`new:${n}:${at}`, 'y');
+    await until('all are taken', () => got.includes(`new:${n}:9`));
+    socket.destroy();
+    await endpoint.drained();
+  }
+  for (let at = 0; at < 10; at += 1) endpoint.note(`2:${at}`, null);
+  const socket = dial();
+  let got = '';
+  socket.on('data', (bytes: Buffer) => (got += bytes.toString('latin1')));
+  socket.write(hello({ notes: notesOf(2) }));
+  await until('it is welcome', () => got !== '');
+  for (let at = 0; at < 20; at += 1) endpoint.note(`last:${at}`, 'z');
+  await until('all are taken', () => got.includes('last:19'));
+});
+
 test('what is noted while no launcher is there is kept for the next one, of each thing the last, and comes with what was written', async (t) => {
   const { endpoint, dial } = await open(t);
   endpoint.note('session:a', { asked: 'a question' });

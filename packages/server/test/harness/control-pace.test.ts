@@ -406,7 +406,7 @@ test('after a restart of the service the rest of a turn that was held back arriv
     ['run-1'],
   );
   const resumed = adopted.resume({ ...turn, told, tools: [], onAskedBefore: () => null });
-  adopted.begin();
+  adopted.begin(new Set());
   assert.deepEqual(await resumed, { outcome: 'completed' });
   assert.equal(texts.join(''), numbers(5000));
 });

@@ -292,11 +292,16 @@ test('A question that comes to be on record, or is answered, takes nothing back 
 });
 
 /** The next process, to which the launcher sends again what nobody has acknowledged: no turn of it goes on. */
-function afterwards(notes: Map<string, unknown>, lines: string[], prompt: number, close = true) {
+function afterwards(
+  notes: Map<string, unknown>,
+  lines: string[],
+  prompt: number,
+  { close = true, underWay = [] as string[] } = {},
+) {
   const next = talk();
   for (const id of [1, prompt]) next.channel.peer.expect(id).catch(() => undefined);
   const harness = new AcpHarness(next.channel, { ...capabilities, close }, '/workspace');
-  harness.adopted(new Map(notes), 1, () => undefined).begin();
+  harness.adopted(new Map(notes), 1, () => undefined).begin(new Set(underWay));
   for (const text of lines) next.hear(text);
   return next;
 }
@@ -356,10 +361,18 @@ test('A turn that nobody takes up is cancelled in a harness that closes no sessi
   void harness.prompt({ ...turnOf('r1', []), ...prompted });
   first.hear(answers(await first.askedFor('session/new'), { sessionId: 's1' }));
   const prompt = await first.askedFor('session/prompt');
-  const second = afterwards(first.notes, [], prompt, false);
-  await settled();
-  const told = second.left.map(({ message }) => [message?.['method'], message?.['params']]);
-  assert.deepEqual(told, [['session/cancel', { sessionId: 's1' }]]);
+  for (const underWay of [['c1'], []]) {
+    const next = afterwards(first.notes, [], prompt, { close: false, underWay });
+    await settled();
+    const told = next.left.flatMap(({ message }) =>
+      message ? [[message['method'], message['params']]] : [],
+    );
+    // One that is idle is none of its business.
+    assert.deepEqual(
+      told,
+      underWay.map(() => ['session/cancel', { sessionId: 's1' }]),
+    );
+  }
 });
 
 test('However many conversations a harness has had, those with a turn and the last are noted, and fewer in all than a launcher may tell of.', async () => {

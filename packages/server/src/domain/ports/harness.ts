@@ -125,8 +125,11 @@ export interface AdoptedHarness {
   unfinished: UnfinishedTurn[];
   /** Goes on with one of them; before `begin`. */
   resume(turn: ResumedTurn): Promise<TurnResult>;
-  /** The harness tells what nobody has acknowledged. Turns that were not resumed are cancelled in it. */
-  begin(): void;
+  /**
+   * The harness tells what nobody has acknowledged. Sessions whose turn was not resumed are closed; where the harness closes
+   * none, the turns of the conversations that are `underWay` are cancelled in it.
+   */
+  begin(underWay: ReadonlySet<string>): void;
 }
 
 /** What a sandbox's first process is started from (docs/design/sandbox-launch.md). */

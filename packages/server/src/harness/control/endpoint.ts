@@ -80,7 +80,7 @@ export class Endpoint {
   /** What the launcher keeps: beyond the limit its hello would be refused. */
   readonly #noted = new Set<string>();
   /** Not sent yet, by key: of each the last, until there is somebody to send it to. */
-  readonly #notes = new Map<string, Buffer>();
+  readonly #notes = new Map<string, { frame: Buffer; isForgotten: boolean }>();
   #socket: Socket | null = null;
   /** Of the socket. */
   #intake: Intake | null = null;
@@ -196,7 +196,8 @@ export class Endpoint {
     else if (this.#noted.has(key) || this.#noted.size < maxNotes) this.#noted.add(key);
     else return;
     if (this.#notes.size === 0) process.nextTick(() => this.#sendNotes());
-    this.#notes.set(key, jsonFrame(frameKinds.note, 0, { key, value }));
+    const frame = jsonFrame(frameKinds.note, 0, { key, value });
+    this.#notes.set(key, { frame, isForgotten: value === null });
   }
 
   /** What the lines before `position` told is durable. */
@@ -301,7 +302,13 @@ export class Endpoint {
     this.#intake = intake;
     this.#launcherBase = hello.base;
     this.#launcherReceived = hello.received;
+    // What it says is what it has, but for what is still on its way to it.
+    this.#noted.clear();
     for (const key of hello.keys) this.#noted.add(key);
+    for (const [key, { isForgotten }] of this.#notes) {
+      if (isForgotten) this.#noted.delete(key);
+      else this.#noted.add(key);
+    }
     // Also when it went away between its hello and the welcome.
     if (this.#isAwaited) return this.welcome();
     // Of an earlier process of the service: what it had is not ours to send again.
@@ -381,7 +388,7 @@ export class Endpoint {
   #send(frame: Buffer, takesNotes = true): void {
     const socket = this.#socket;
     if (!this.#isOpen || !socket) return;
-    const notes = takesNotes ? [...this.#notes.values()] : [];
+    const notes = takesNotes ? [...this.#notes.values()].map(({ frame: note }) => note) : [];
     if (notes.length > 0) this.#notes.clear();
     socket.write(notes.length === 0 ? frame : Buffer.concat([...notes, frame]));
     if (socket.writableLength > maxUnreadBytes) this.#break('The harness does not read its input.');
