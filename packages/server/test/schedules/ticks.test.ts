@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { after, before, test, type TestContext } from 'node:test';
 import { DomainError } from '../../src/domain/errors.ts';
+import { newId } from '../../src/domain/ids.ts';
 import { limits } from '../../src/domain/limits.ts';
 import { createCursors } from '../../src/domain/paging.ts';
 import { openSchedules } from '../../src/open-schedules.ts';
@@ -235,8 +236,11 @@ test('a message that is refused is noted with the reason, and the next tick is a
     source: 'api',
     idempotency: null,
   });
-  // Takes the lane as an executor would.
-  await world.db.sql`update lanes set state = 'running' where conversation_id = ${conversationId}`;
+  // Takes the lane as an executor would, one that lives: the upkeep takes it from another.
+  const holder = newId();
+  await world.db.sql`insert into nodes (id, seen_at) values (${holder}, now() + interval '1 hour')`;
+  await world.db.sql`
+    update lanes set state = 'running', node_id = ${holder} where conversation_id = ${conversationId}`;
   const { id } = await clock.create({ conversation: 'kept', conversationId, onBusy: 'reject' });
   await clock.walk('2026-11-28T09:01Z');
   await world.db.sql`
