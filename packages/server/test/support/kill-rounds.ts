@@ -7,8 +7,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { isId } from '../../src/domain/ids.ts';
 import { createBubblewrap } from '../../src/sandbox/bubblewrap.ts';
 import { readMounts } from '../../src/sandbox/cgroup/mounts.ts';
-import { openDatabase } from '../../src/store/database.ts';
-import { readConnection } from '../../src/store/embedded/server.ts';
 import { DeletedAgents, type Deletions } from './deleted-agents.ts';
 import { gauge } from './gauge.ts';
 import { checkAnswer, checkOwnTools, contentOf, isKept } from './kill-turns.ts';
@@ -34,6 +32,7 @@ import {
 } from './faults.ts';
 import { startService, type Service } from './service.ts';
 import { until } from './until.ts';
+import { databaseOf, whatIsLeft } from './what-is-left.ts';
 import { checkSeen, view, type Viewer } from './viewer.ts';
 
 export interface KillPlan {
@@ -128,9 +127,13 @@ export async function killRounds(plan: KillPlan): Promise<KillReport> {
   try {
     return await rounds(plan, service, shop, viewers);
   } catch (error) {
-    const file = `/tmp/berth-kill-rounds-${process.pid}.log`;
-    await writeFile(file, service.logs());
-    throw new Error(`${(error as Error).message}\nThe log of the service is in ${file}.`, { cause: error });
+    const file = `/tmp/berth-kill-rounds-${process.pid}`;
+    await writeFile(`${file}.log`, service.logs());
+    await writeFile(`${file}.json`, await whatIsLeft(service).catch(String));
+    throw new Error(
+      `${(error as Error).message}\nThe log of the service is in ${file}.log, and what it has not ended in ${file}.json.`,
+      { cause: error },
+    );
   } finally {
     for (const viewer of viewers.values()) await viewer.stop();
     await shop.close();
@@ -422,13 +425,7 @@ async function checkArea(service: Service, deleted: DeletedAgents): Promise<void
     const helpers = all.filter((pid) => !all.includes(parentOf(pid)));
     return helpers.length <= 1 && helpers.every((pid) => parentOf(pid) === service.pid);
   });
-  const db = openDatabase({
-    connection: readConnection({
-      home: join(service.dataDir, 'postgres'),
-      socketDir: join(service.dataDir, 'run', 'pg'),
-    }),
-    pool: 1,
-  });
+  const db = databaseOf(service);
   try {
     await deleted.check(db);
     const rows = await db.sql<{ id: string }[]>`
