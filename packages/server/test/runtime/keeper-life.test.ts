@@ -421,9 +421,19 @@ test('a sandbox that somebody asked for just before its agent was deleted is not
   const { agentId } = world;
   const door = gate();
   t.after(() => door.open());
+  // The agent is read for its settings and for its deployment, at the same time.
   let asked = 0;
+  const records = createSandboxRecords(world.db);
   const { runtime, driver } = await world.replica({
     overrides: {
+      records: {
+        ...records,
+        async target(id) {
+          const target = await records.target(id);
+          asked += 1;
+          return target;
+        },
+      },
       async waitForActive(id) {
         const active = await createDeploymentStore(world.db).activeOf(id);
         asked += 1;
@@ -433,7 +443,7 @@ test('a sandbox that somebody asked for just before its agent was deleted is not
     },
   });
   const starting = runtime.host.start(agentId);
-  await until('it is about to start', () => asked === 1);
+  await until('it is about to start', () => asked === 2);
   await createAgentStore(world.db).markDeleted(agentId);
   await runtime.removeAgent(agentId);
   door.open();
