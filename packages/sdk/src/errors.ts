@@ -29,8 +29,6 @@ export class BerthError extends Error {
   }
 }
 
-/** What a service answers, or does not, while it restarts. */
-
 /** Whether a service that restarts may be the reason, so that it is worth trying again. */
 export function isAway(error: unknown): error is BerthError {
   return error instanceof BerthError && (error.status === 0 || error.status >= 502);

@@ -26,8 +26,8 @@ const cancelTimeoutMs = 10_000;
 /** Idle sessions beyond it are closed, the oldest first: their history comes from the log again when they are needed. */
 const maxSessions = 200;
 /**
- * Sessions that the launcher keeps a note of, which are fewer than all of its notes. One beyond it, the least recently used,
- * begins anew after a restart of the service, with its history as text.
+ * Sessions that the launcher keeps a note of, which are fewer than all of its notes, so that a turn is never without one. That
+ * of the least recently used idle one goes first.
  */
 const maxNotedSessions = 900;
 /** Questions that may wait for an answer in one turn; what is asked beyond is refused at once. */

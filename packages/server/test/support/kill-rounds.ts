@@ -30,9 +30,10 @@ import {
   strike,
   type Fault,
 } from './faults.ts';
+import { openServiceDatabase } from './scenario-world.ts';
 import { startService, type Service } from './service.ts';
 import { until } from './until.ts';
-import { databaseOf, whatIsLeft } from './what-is-left.ts';
+import { whatIsLeft } from './what-is-left.ts';
 import { checkSeen, view, type Viewer } from './viewer.ts';
 
 export interface KillPlan {
@@ -425,7 +426,7 @@ async function checkArea(service: Service, deleted: DeletedAgents): Promise<void
     const helpers = all.filter((pid) => !all.includes(parentOf(pid)));
     return helpers.length <= 1 && helpers.every((pid) => parentOf(pid) === service.pid);
   });
-  const db = databaseOf(service);
+  const db = openServiceDatabase(service);
   try {
     await deleted.check(db);
     const rows = await db.sql<{ id: string }[]>`

@@ -3,6 +3,14 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Service } from './service.ts';
 
+/** Whole as it stands in the searcher too: of each place in a group of three what does not depend on the bytes around. */
+function inBase64(text: string): string[] {
+  return [0, 1, 2].map((shift) => {
+    const bytes = Buffer.concat([Buffer.alloc(shift), Buffer.from(text)]);
+    return bytes.toString('base64').slice([0, 2, 3][shift], Math.floor((bytes.length * 4) / 3));
+  });
+}
+
 /**
  * Looks for a text everywhere that a process in the sandbox can read, as it is and within base64. The needle is put
  * together from two halves, so that the program does not find itself. Two proofs that what is there is found: `self`
@@ -17,16 +25,13 @@ const { spawn } = require('node:child_process');
 const [half, rest, self, ...programs] = process.argv.slice(2);
 const seed = randomUUID();
 const control = createHash('sha256').update(seed).digest('hex');
-// Of each place in a group of three only what does not depend on the bytes around.
-const inBase64 = (text) => [0, 1, 2].map((shift) => {
-  const encoded = Buffer.concat([Buffer.alloc(shift), Buffer.from(text)]).toString('base64').replace(/=+$/, '');
-  return Buffer.from(encoded.slice([0, 2, 3][shift], encoded.length - ((shift + text.length) % 3 === 0 ? 0 : 1)));
-});
+${inBase64.toString()}
+const formsIn64 = (text) => inBase64(text).map((form) => Buffer.from(form));
 const needles = {
-  key: [Buffer.from(half + rest), ...inBase64(half + rest)],
+  key: [Buffer.from(half + rest), ...formsIn64(half + rest)],
   self: [Buffer.from(self)],
   control: [Buffer.from(control)],
-  controlBase64: inBase64(control),
+  controlBase64: formsIn64(control),
 };
 const found = { key: [], self: [], control: [], controlBase64: [] };
 const failed = [];
@@ -143,13 +148,8 @@ function everythingUnder(folder: string, visit: (path: string, bytes: Buffer) =>
 
 /** A secret as it is, within hexadecimal digits and within base64, also of URLs, wherever in a text that begins. */
 function formsOf(secret: string): Buffer[] {
-  const bytes = Buffer.from(secret);
-  const hex = bytes.toString('hex');
-  const base64 = [0, 1, 2].map((shift) => {
-    const encoded = Buffer.concat([Buffer.alloc(shift), bytes]).toString('base64');
-    // Of each place in a group of three only what does not depend on the bytes around.
-    return encoded.slice([0, 2, 3][shift], Math.floor(((shift + bytes.length) * 4) / 3));
-  });
+  const hex = Buffer.from(secret).toString('hex');
+  const base64 = inBase64(secret);
   const ofUrls = base64.map((text) => text.replaceAll('+', '-').replaceAll('/', '_'));
   const forms = new Set([secret, hex, hex.toUpperCase(), ...base64, ...ofUrls]);
   return [...forms].map((form) => Buffer.from(form));

@@ -1,21 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { join } from 'node:path';
-import { openDatabase, type Database } from '../../src/store/database.ts';
-import { readConnection } from '../../src/store/embedded/server.ts';
+import { openServiceDatabase } from './scenario-world.ts';
 import type { Service } from './service.ts';
-
-/** The embedded database of a service that runs; to be closed. */
-export function databaseOf({ dataDir }: Service): Database {
-  const connection = readConnection({
-    home: join(dataDir, 'postgres'),
-    socketDir: join(dataDir, 'run', 'pg'),
-  });
-  return openDatabase({ connection, pool: 1 });
-}
 
 /** What the service, which must still run, has not ended: its lanes, runs and their events, and the host's processes. As JSON. */
 export async function whatIsLeft(service: Service): Promise<string> {
-  const db = databaseOf(service);
+  const db = openServiceDatabase(service);
   try {
     const lanes = await db.sql<{ conversation_id: string }[]>`
       select * from lanes where state <> 'idle' or pending > 0`;
